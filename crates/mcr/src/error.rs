@@ -187,7 +187,7 @@ pub enum ServeError {
     },
     /// Tokens would be sent to the server without encryption.
     #[error(
-        "tokens would be sent to {} without encryption: set ServerOptions::tls, or plain_http if a service mesh or a proxy encrypts",
+        "tokens would be sent to {} without encryption: set ServerOptions::tls (--serve-tls-cert), or plain_http (--serve-plain-http) if a service mesh or a proxy encrypts",
         address_or_socket(address)
     )]
     TokensWithoutTls {
@@ -195,8 +195,18 @@ pub enum ServeError {
         address: Option<SocketAddr>,
     },
     /// Client certificates are asked for, but there is no TLS to send them in.
-    #[error("client certificates need TLS: set ServerOptions::tls, or another ServerAccess")]
+    #[error(
+        "client certificates need TLS: set ServerOptions::tls (--serve-tls-cert), or another ServerAccess"
+    )]
     CertificatesWithoutTls,
+    /// A name under which the server is reached has a port, or is an address.
+    #[error(
+        "{name} can't be the name of a host: give ServerOptions::host (--serve-host) names without a port; addresses are always accepted"
+    )]
+    Host {
+        /// The name.
+        name: String,
+    },
     /// A file of the server can't be used.
     #[error("can't serve metrics and health: {} {problem}", path.display())]
     File {

@@ -10,6 +10,9 @@ use crate::leader::MakeClient;
 /// How long a decision of the hub is kept.
 const CACHE_TTL: Duration = Duration::from_secs(30);
 
+/// The longest time for the same.
+const MOST_CACHE_TTL: Duration = Duration::from_secs(3600);
+
 /// Who may read `/clusters`, `/metrics` and the routes of the program; see [`ServerOptions::access`](super::ServerOptions::access).
 ///
 /// Each request is checked by itself, so a connection that stays open gives no right that its token has lost. What can't be checked
@@ -42,15 +45,16 @@ impl ServerAccess {
         })
     }
 
-    /// Those who send one of the bearer tokens in this file, which has one token on each line. Each request reads the file, so a token
-    /// that is removed is refused at once.
+    /// Those who send one of the bearer tokens in this file, which has one token on each line and nothing else. Each
+    /// request reads the file, so a token that is removed is refused at once.
     pub fn token_file(path: impl Into<PathBuf>) -> Self {
         Self(Kind::TokenFile(path.into()))
     }
 
     /// Those who show a client certificate of the authorities in this file. All certificates of these authorities are
     /// accepted, so give an authority that is made for this. Needs [TLS](super::ServerOptions::tls); a connection lives for two
-    /// minutes at most after its certificate was checked.
+    /// minutes at most after its certificate was checked. The file is read with those of [TLS](super::TlsFiles), every ten seconds; if it
+    /// can't be used, everybody is refused. There are no lists of revoked certificates.
     pub fn client_certificates(authorities: impl Into<PathBuf>) -> Self {
         Self(Kind::ClientCertificates(authorities.into()))
     }
@@ -61,10 +65,10 @@ impl ServerAccess {
     }
 
     /// Sets how long a decision of the [hub](Self::hub) is kept, which is how long a token or a right that is revoked still reads.
-    /// Default 30 seconds. Refusals are kept for 10 seconds at most. Without effect on other kinds.
+    /// Default 30 seconds, an hour at most. Refusals are kept for 10 seconds at most. Without effect on other kinds.
     pub fn cache_ttl(mut self, ttl: Duration) -> Self {
         if let Kind::Hub { cache_ttl, .. } = &mut self.0 {
-            *cache_ttl = ttl;
+            *cache_ttl = ttl.min(MOST_CACHE_TTL);
         }
         self
     }

@@ -36,8 +36,8 @@ pub(super) struct App {
     pub(super) metrics: Metrics,
     pub(super) stopping: CancellationToken,
     pub(super) permits: Arc<Semaphore>,
-    pub(super) health: Vec<Check>,
-    pub(super) readiness: Vec<Check>,
+    pub(super) health: Vec<Arc<Check>>,
+    pub(super) readiness: Vec<Arc<Check>>,
     /// Whether probes, which anybody may send, are answered with the texts of errors. Those can have addresses in them.
     pub(super) shows_errors: bool,
 }

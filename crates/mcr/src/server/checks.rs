@@ -1,10 +1,6 @@
 //! The health checks of the program.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
-};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
@@ -12,7 +8,7 @@ use futures::{
 };
 use mcr_core::{BoxError, reason};
 use tokio::{
-    sync::Mutex,
+    sync::{Notify, watch},
     time::{Instant, timeout},
 };
 
@@ -23,12 +19,19 @@ const KEPT: Duration = Duration::from_secs(1);
 
 type Run = Box<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// A named check. One call runs at a time.
+/// A named check. It runs in [`follow`](Self::follow), so that a caller who goes away does not end it: callers that are less patient than the
+/// check is fast would begin it again and again, and nobody would learn its result.
 pub(super) struct Check {
     name: String,
     run: Run,
-    last: Mutex<Option<(Instant, Option<String>)>>,
-    failing: AtomicBool,
+    wanted: Notify,
+    last: watch::Sender<Option<Done>>,
+}
+
+/// The result of a check that has run: its error, if it failed.
+struct Done {
+    at: Instant,
+    error: Option<String>,
 }
 
 /// A check that fails, and why.
@@ -45,22 +48,46 @@ impl Check {
         Self {
             name,
             run: Box::new(move || check().boxed()),
-            last: Mutex::default(),
-            failing: AtomicBool::new(false),
+            wanted: Notify::new(),
+            last: watch::Sender::new(None),
         }
     }
 
-    async fn failure(&self) -> Option<Failed<'_>> {
-        let mut last = self.last.lock().await;
-        let error = match &*last {
-            Some((at, error)) if at.elapsed() < KEPT => error.clone(),
-            _ => {
-                let error = self.error().await;
-                *last = Some((Instant::now(), error.clone()));
-                error
+    /// Runs the check when somebody wants its result, until the future is dropped.
+    pub(super) async fn follow(self: Arc<Self>) {
+        let mut fails = false;
+        loop {
+            self.wanted.notified().await;
+            if self.is_fresh() {
+                continue;
             }
-        };
-        let error = error?;
+            let error = self.error().await;
+            match &error {
+                Some(error) if !fails => tracing::warn!(check = self.name, error, "a health check fails"),
+                None if fails => tracing::info!(check = self.name, "a health check succeeds again"),
+                _ => {}
+            }
+            fails = error.is_some();
+            let at = Instant::now();
+            self.last.send_replace(Some(Done { at, error }));
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.last
+            .borrow()
+            .as_ref()
+            .is_some_and(|done| done.at.elapsed() < KEPT)
+    }
+
+    async fn failure(&self) -> Option<Failed<'_>> {
+        // What is published from here on counts as a change, also before it is waited for.
+        let mut last = self.last.subscribe();
+        if !self.is_fresh() {
+            self.wanted.notify_one();
+            last.changed().await.ok()?;
+        }
+        let error = last.borrow().as_ref()?.error.clone()?;
         Some(Failed {
             name: &self.name,
             error,
@@ -69,24 +96,17 @@ impl Check {
 
     async fn error(&self) -> Option<String> {
         let run = AssertUnwindSafe(async { (self.run)().await }).catch_unwind();
-        let error = match timeout(CHECK_WITHIN, run).await {
+        match timeout(CHECK_WITHIN, run).await {
             Ok(Ok(Ok(()))) => None,
             Ok(Ok(Err(error))) => Some(reason(&error.to_string())),
             Ok(Err(_)) => Some("the check panicked".to_owned()),
             Err(_) => Some(format!("no answer within {} s", CHECK_WITHIN.as_secs())),
-        };
-        let failed_before = self.failing.swap(error.is_some(), Ordering::Relaxed);
-        match &error {
-            Some(error) if !failed_before => tracing::warn!(check = self.name, error, "a health check fails"),
-            None if failed_before => tracing::info!(check = self.name, "a health check succeeds again"),
-            _ => {}
         }
-        error
     }
 }
 
 /// Runs checks beside each other, and returns those that fail.
-pub(super) async fn failures(checks: &[Check]) -> Vec<Failed<'_>> {
-    let all = join_all(checks.iter().map(Check::failure)).await;
+pub(super) async fn failures(checks: &[Arc<Check>]) -> Vec<Failed<'_>> {
+    let all = join_all(checks.iter().map(|check| check.failure())).await;
     all.into_iter().flatten().collect()
 }

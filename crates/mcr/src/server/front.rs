@@ -19,7 +19,7 @@ use super::{
     tls::Certificate,
 };
 
-/// The most connections at once that have asked for more than a probe.
+/// The most connections at once that have been given more than a probe.
 const CONNECTIONS: usize = 64;
 /// The longest time from a request to the head of its response.
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ impl Front {
     }
 }
 
-/// The permit of a connection, held from the first request that is no probe.
+/// The permit of a connection, held from the first request that is no probe and that the guard lets pass.
 pub(super) type Permit = Mutex<Option<OwnedSemaphorePermit>>;
 
 /// One connection.
@@ -110,7 +110,7 @@ impl Connection {
         let authority = request.uri().authority().map(|authority| authority.as_str());
         if !self.is_own(authority, headers) {
             let message = "the host must be localhost, an address, a name in the certificate of this server, or one that \
-                           it was given (ServerOptions::host)";
+                           it was given (ServerOptions::host, --serve-host)";
             return Some(error(StatusCode::FORBIDDEN, message));
         }
         if !is_plain(path) {
@@ -127,26 +127,34 @@ impl Connection {
             Method::OPTIONS => "options",
             _ => return Some(not_allowed()),
         };
-        {
-            let mut permit = permit.lock();
-            if permit.is_none() {
-                *permit = self.front.free.clone().try_acquire_owned().ok();
-            }
-            if permit.is_none() {
-                let message = "too many connections; try again";
-                return Some(closing(error(StatusCode::SERVICE_UNAVAILABLE, message)));
-            }
+        if verb != "get" && !is_of_no_other_page(headers) {
+            let message = "a page of another origin may only read";
+            return Some(error(StatusCode::FORBIDDEN, message));
         }
         let caller = Caller {
             verb,
             path,
             headers,
             is_verified: self.tls.as_ref().is_some_and(|(_, verified)| *verified),
+            trusts_old_authorities: self
+                .front
+                .certificate
+                .as_ref()
+                .is_some_and(|certificate| certificate.trusts_old_authorities()),
         };
-        let refusal = self.front.guard.refusal(&caller).await?;
-        // Who is refused keeps no place from others.
-        permit.lock().take();
-        Some(closing(refusal))
+        // Who is refused or not decided about keeps no place from others.
+        if let Some(refusal) = self.front.guard.refusal(&caller).await {
+            permit.lock().take();
+            return Some(closing(refusal));
+        }
+        let mut permit = permit.lock();
+        if permit.is_none() {
+            *permit = self.front.free.clone().try_acquire_owned().ok();
+        }
+        let message = "too many connections; try again";
+        permit
+            .is_none()
+            .then(|| closing(error(StatusCode::SERVICE_UNAVAILABLE, message)))
     }
 
     /// Whether a request names this server. A page in a browser can make a name of its own lead here, and read what the server
@@ -171,6 +179,20 @@ fn is_own_host(host: &str, own: &[String], certificate: Option<&ServerTls>) -> b
         || address.parse::<IpAddr>().is_ok()
         || own.iter().any(|own| name.eq_ignore_ascii_case(own))
         || certificate.is_some_and(|certificate| certificate.is_for(name))
+}
+
+/// Whether a request comes from a page of this server or from no page. A browser sends a POST for any page, and only hides
+/// the answer from it; but it adds the origin of the page.
+fn is_of_no_other_page(headers: &HeaderMap) -> bool {
+    let own = headers.get(header::HOST).map(HeaderValue::as_bytes);
+    headers.get_all(header::ORIGIN).iter().all(|origin| {
+        let origin = origin.as_bytes();
+        let host = origin
+            .strip_prefix(b"https://")
+            .or_else(|| origin.strip_prefix(b"http://"));
+        host.zip(own)
+            .is_some_and(|(host, own)| host.eq_ignore_ascii_case(own))
+    })
 }
 
 fn is_read(method: &Method) -> bool {

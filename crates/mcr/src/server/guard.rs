@@ -12,7 +12,8 @@ use mcr_core::Fingerprint;
 use super::{
     access::{Kind, ServerAccess},
     answer::error,
-    reviews::{Reviews, Undecided, Verdict},
+    reviews::{Reviews, Undecided, Verdict, without_credentials},
+    seldom::Seldom,
 };
 use crate::error::ServeError;
 
@@ -23,7 +24,7 @@ const TOKEN_FILE: u64 = 64 << 10;
 pub(super) enum Guard {
     Open,
     Hub(Box<Reviews>),
-    TokenFile(PathBuf),
+    TokenFile(PathBuf, Seldom),
     ClientCertificates,
 }
 
@@ -34,6 +35,8 @@ pub(super) struct Caller<'a> {
     pub(super) headers: &'a HeaderMap,
     /// Whether the connection has a client certificate that was verified.
     pub(super) is_verified: bool,
+    /// Whether that may have been by an authority that is trusted no more.
+    pub(super) trusts_old_authorities: bool,
 }
 
 impl Guard {
@@ -43,20 +46,21 @@ impl Guard {
             None | Some(Kind::Open) => Self::Open,
             Some(Kind::Hub { client, cache_ttl }) => {
                 let made = client().await;
-                let (client, _) = made.map_err(|source| ServeError::HubClient { source })?;
+                let (client, _) = made.map_err(|source| ServeError::HubClient {
+                    source: without_credentials(source),
+                })?;
                 Self::Hub(Box::new(Reviews::new(client, cache_ttl)))
             }
             Some(Kind::TokenFile(path)) => {
                 let tokens = tokens(&path);
-                let problem = match &tokens {
-                    Ok(tokens) if !tokens.is_empty() => return Ok(Self::TokenFile(path)),
-                    Ok(_) => "holds no token",
+                let problem = match tokens {
+                    Ok(tokens) if !tokens.is_empty() => {
+                        return Ok(Self::TokenFile(path, Seldom::default()));
+                    }
+                    Ok(_) => "holds no token".to_owned(),
                     Err(problem) => problem,
                 };
-                return Err(ServeError::File {
-                    problem: (*problem).to_owned(),
-                    path,
-                });
+                return Err(ServeError::File { path, problem });
             }
             Some(Kind::ClientCertificates(_)) => Self::ClientCertificates,
         })
@@ -66,6 +70,7 @@ impl Guard {
     pub(super) async fn refusal(&self, caller: &Caller<'_>) -> Option<Response> {
         match self {
             Self::Open => None,
+            Self::ClientCertificates if caller.trusts_old_authorities => Some(undecided()),
             Self::ClientCertificates => {
                 let message = "show a client certificate of the authority that this server trusts";
                 (!caller.is_verified).then(|| error(StatusCode::UNAUTHORIZED, message))
@@ -87,15 +92,21 @@ impl Guard {
                     Err(Undecided) => Some(undecided()),
                 }
             }
-            Self::TokenFile(path) => {
+            Self::TokenFile(path, warnings) => {
                 let Some(token) = bearer(caller.headers) else {
                     return Some(unauthorized());
                 };
-                let (path, token) = (path.clone(), Fingerprint::of(&token));
-                match tokio::task::spawn_blocking(move || tokens(&path)).await {
-                    Ok(Ok(tokens)) if tokens.contains(&token) => None,
-                    Ok(Ok(_)) => Some(unauthorized()),
-                    _ => Some(undecided()),
+                let (file, token) = (path.clone(), Fingerprint::of(&token));
+                let read = tokio::task::spawn_blocking(move || tokens(&file)).await;
+                match read.unwrap_or_else(|_| Err("can't be read".to_owned())) {
+                    Ok(tokens) if tokens.contains(&token) => None,
+                    Ok(_) => Some(unauthorized()),
+                    Err(problem) => {
+                        if warnings.is_due() {
+                            tracing::warn!(path = %path.display(), problem, "the file of tokens can't be used, so requests are refused");
+                        }
+                        Some(undecided())
+                    }
                 }
             }
         }
@@ -130,22 +141,30 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The fingerprints of the tokens in a file. A comparison of tokens themselves would take longer the more of them is right.
-fn tokens(path: &Path) -> Result<Vec<Fingerprint>, &'static str> {
+///
+/// # Errors
+/// The problem, without any text of the file. A comment must not become a token that others know.
+fn tokens(path: &Path) -> Result<Vec<Fingerprint>, String> {
     let mut text = String::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(TOKEN_FILE + 1).read_to_string(&mut text));
     match read {
-        Ok(read) if read as u64 > TOKEN_FILE => Err("is larger than 64 KiB"),
-        Ok(_) => Ok(text
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .map(|token| Fingerprint::of(&token))
-            .collect()),
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "the file of tokens can't be read, so requests are refused");
-            Err("can't be read as text")
-        }
+        Ok(read) if read as u64 > TOKEN_FILE => return Err("is larger than 64 KiB".to_owned()),
+        Ok(_) => {}
+        Err(error) => return Err(format!("can't be read as text: {error}")),
     }
+    let lines = text.lines().map(str::trim).enumerate();
+    lines
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(index, line)| {
+            if line.starts_with('#') || line.contains(char::is_whitespace) {
+                let number = index + 1;
+                return Err(format!(
+                    "has no token on line {number}: a token has no spaces and no # at its beginning"
+                ));
+            }
+            Ok(Fingerprint::of(&line))
+        })
+        .collect()
 }
 
 #[cfg(test)]

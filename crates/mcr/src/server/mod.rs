@@ -12,7 +12,8 @@
 //! a cluster as the servers of kubebuilder's projects, by tokens in a file, by client certificates, or everybody.
 //!
 //! `/healthz` and `/readyz` are for everybody. They have connections of their own, so that others can't keep probes waiting, and on
-//! request [an address of their own](ServerOptions::probes).
+//! request [an address of their own](ServerOptions::probes). Texts of errors are in their answers only if there is no
+//! guard and nobody but this machine reaches the server.
 //!
 //! `/clusters` and `/metrics` answer only GET and HEAD. The server limits the size and the time of request heads, the time of requests,
 //! and the number and the lifetime of connections. Paths other than the probes are refused (403) for a `Host` that is not
@@ -27,6 +28,7 @@ mod front;
 mod guard;
 mod listen;
 mod reviews;
+mod seldom;
 mod tls;
 
 use std::{
@@ -39,7 +41,7 @@ use std::{
 use axum::Router;
 use mcr_core::{BoxError, Fleet};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{access::Kind, app::App, checks::Check, front::Front, guard::Guard, tls::Certificate};
@@ -80,8 +82,8 @@ pub struct ServerOptions {
     plain_http: bool,
     probes: Option<Socket>,
     hosts: Vec<String>,
-    health: Vec<Check>,
-    readiness: Vec<Check>,
+    health: Vec<Arc<Check>>,
+    readiness: Vec<Arc<Check>>,
     router: Option<Router>,
 }
 
@@ -188,7 +190,7 @@ impl ServerOptions {
         self
     }
 
-    /// Adds a name under which the server is reached, such as `metrics.fleet.svc`, if it is not in the certificate.
+    /// Adds a name under which the server is reached, such as `metrics.fleet.svc`, if it is not in the certificate. Without a port.
     pub fn host(mut self, name: impl Into<String>) -> Self {
         self.hosts.push(name.into());
         self
@@ -197,7 +199,8 @@ impl ServerOptions {
     /// Adds a check to `/readyz`, as `AddReadyzCheck` of controller-runtime. While it returns an error, panics, or does not answer within
     /// five seconds, `/readyz` answers 503 with its name, and the log has the reason.
     ///
-    /// It runs at most once a second, and never twice at once. If the caller of `/readyz` goes away, its future is dropped.
+    /// It runs at most once a second, and never twice at once; a caller of `/readyz` that goes away does not end it. Give a kubelet more than
+    /// five seconds (`timeoutSeconds: 6`) for a check that may be slow.
     ///
     /// ```
     /// use mcr::server::ServerOptions;
@@ -213,7 +216,7 @@ impl ServerOptions {
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.readiness.push(Check::new(name.into(), check));
+        self.readiness.push(Arc::new(Check::new(name.into(), check)));
         self
     }
 
@@ -226,13 +229,14 @@ impl ServerOptions {
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        self.health.push(Check::new(name.into(), check));
+        self.health.push(Arc::new(Check::new(name.into(), check)));
         self
     }
 
     /// Adds routes of the program, as `AddMetricsServerExtraHandler` of controller-runtime. They are behind the same
     /// [guard](Self::access), which asks the hub for the verb that is the method in lower case; HEAD is `get`. The four paths of mcr stay
-    /// what they are.
+    /// what they are. For other methods than GET and HEAD, a request with an `Origin` other than that of its `Host` is refused (403): a browser
+    /// sends it for any page.
     ///
     /// A response has to begin within 30 seconds, and a connection lives for two minutes. A panic in a route closes its connection.
     ///
@@ -258,6 +262,9 @@ impl ServerOptions {
             && self.tls.is_none()
         {
             return Err(ServeError::CertificatesWithoutTls);
+        }
+        if let Some(name) = self.hosts.iter().find(|name| name.contains(':')) {
+            return Err(ServeError::Host { name: name.clone() });
         }
         let address = self.socket.address();
         match (&self.access, address) {
@@ -298,6 +305,7 @@ pub(crate) struct Server {
     listener: TcpListener,
     front: Front,
     probes: Option<(TcpListener, Front)>,
+    checks: Vec<Arc<Check>>,
     head_within: Duration,
 }
 
@@ -312,6 +320,15 @@ impl Server {
         options.check()?;
         let listener = options.socket.listen()?;
         let probes = options.probes.map(Socket::listen).transpose()?;
+        // Both have the same routes.
+        let is_local = [Some(&listener), probes.as_ref()]
+            .into_iter()
+            .flatten()
+            .all(|listener| {
+                listener
+                    .local_addr()
+                    .is_ok_and(|address| is_loopback(address.ip()))
+            });
         let authorities = match &options.access {
             Some(ServerAccess(Kind::ClientCertificates(path))) => Some(path.clone()),
             _ => None,
@@ -326,6 +343,7 @@ impl Server {
         for register in options.register {
             register(metrics.registry_mut());
         }
+        let checks = [&options.health[..], &options.readiness[..]].concat();
         let app = App {
             fleet: fleet.clone(),
             controllers,
@@ -334,7 +352,7 @@ impl Server {
             permits: App::permits(),
             health: options.health,
             readiness: options.readiness,
-            shows_errors: matches!(guard, Guard::Open),
+            shows_errors: is_local && matches!(guard, Guard::Open),
         };
         let router = app.router(options.router);
         let probes = probes.map(|listener| (listener, Front::for_probes(router.clone())));
@@ -342,6 +360,7 @@ impl Server {
             listener,
             front: Front::new(router, guard, options.hosts, certificate),
             probes,
+            checks,
             head_within: options.head_within,
         })
     }
@@ -349,6 +368,7 @@ impl Server {
     /// Serves until `stop` is cancelled. Then open connections get a second to end.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let (within, certificate) = (self.head_within, self.front.certificate.clone());
+        let mut checks: JoinSet<()> = self.checks.into_iter().map(Check::follow).collect();
         let all = listen::serve(self.listener, Arc::new(self.front), within, stop.clone());
         let probes = async {
             if let Some((listener, front)) = self.probes {
@@ -361,6 +381,7 @@ impl Server {
             }
         };
         tokio::join!(all, probes, follow);
+        checks.shutdown().await;
     }
 }
 

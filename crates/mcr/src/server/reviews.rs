@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    error::Error,
     time::Duration,
 };
 
 use axum::body::{Body, to_bytes};
 use http::{Method, Request, StatusCode, header};
-use kube::Client;
+use kube::{Client, client::AuthError};
 use mcr_core::{BoxError, Fingerprint};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -17,8 +18,12 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use super::seldom::Seldom;
+
 /// How many callers are reviewed at once. Further ones wait.
 const AT_ONCE: usize = 8;
+/// The same for those who had a right not long ago, so that they do not wait behind others.
+const KNOWN_AT_ONCE: usize = 2;
 /// How long a caller waits for a decision.
 const WITHIN: Duration = Duration::from_secs(10);
 /// How long a refusal is kept at most.
@@ -29,8 +34,6 @@ const ALLOWED: usize = 256;
 const REFUSED: usize = 1024;
 /// The largest answer of the hub.
 const ANSWER: usize = 1 << 20;
-/// The pause between two warnings.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 
 const TOKENS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -55,7 +58,8 @@ pub(super) struct Reviews {
     cache_ttl: Duration,
     cache: Mutex<[Kept; 2]>,
     permits: Semaphore,
-    warned: Mutex<Option<Instant>>,
+    permits_of_known: Semaphore,
+    warnings: Seldom,
 }
 
 impl Reviews {
@@ -65,7 +69,8 @@ impl Reviews {
             cache_ttl,
             cache: Mutex::new([Kept::new(ALLOWED), Kept::new(REFUSED)]),
             permits: Semaphore::new(AT_ONCE),
-            warned: Mutex::default(),
+            permits_of_known: Semaphore::new(KNOWN_AT_ONCE),
+            warnings: Seldom::default(),
         }
     }
 
@@ -77,17 +82,26 @@ impl Reviews {
             return Ok(verdict);
         }
         let asked = timeout(WITHIN, async {
-            let _permit = self.permits.acquire().await?;
+            let is_known = self.cache.lock()[0].until.contains_key(&key);
+            let permits = if is_known {
+                &self.permits_of_known
+            } else {
+                &self.permits
+            };
+            let _permit = permits.acquire().await?;
             match self.kept(key) {
                 Some(verdict) => Ok(verdict),
-                None => self.ask(token, verb, path).await,
+                None => {
+                    // What is revoked during the review may still be in its answer.
+                    let since = Instant::now();
+                    let verdict = self.ask(token, verb, path).await?;
+                    self.keep(key, verdict, since);
+                    Ok::<_, BoxError>(verdict)
+                }
             }
         });
         match asked.await {
-            Ok(Ok(verdict)) => {
-                self.keep(key, verdict);
-                Ok(verdict)
-            }
+            Ok(Ok(verdict)) => Ok(verdict),
             Ok(Err(error)) => Err(self.undecided(&*error)),
             Err(_) => Err(self.undecided(&"no answer in time")),
         }
@@ -130,7 +144,8 @@ impl Reviews {
             .uri(path)
             .header(header::CONTENT_TYPE, "application/json")
             .body(serde_json::to_vec(review)?.into())?;
-        let answer = self.client.send(request).await?;
+        let sent = self.client.send(request).await;
+        let answer = sent.map_err(|error| without_credentials(error.into()))?;
         if answer.status() == StatusCode::FORBIDDEN {
             return Err("forbidden: grant the program create on tokenreviews.authentication.k8s.io and \
                         subjectaccessreviews.authorization.k8s.io, as the ClusterRole system:auth-delegator does"
@@ -150,26 +165,40 @@ impl Reviews {
         self.cache.lock().iter().find_map(|kept| kept.get(key))
     }
 
-    fn keep(&self, key: Fingerprint, verdict: Verdict) {
+    fn keep(&self, key: Fingerprint, verdict: Verdict, since: Instant) {
         let mut cache = self.cache.lock();
         let [allowed, refused] = &mut *cache;
         match verdict {
-            Verdict::Allowed => allowed.insert(key, verdict, self.cache_ttl),
-            _ => refused.insert(key, verdict, self.cache_ttl.min(REFUSED_TTL)),
+            Verdict::Allowed => allowed.insert(key, verdict, since + self.cache_ttl),
+            _ => {
+                allowed.until.remove(&key);
+                refused.insert(key, verdict, since + self.cache_ttl.min(REFUSED_TTL));
+            }
         }
     }
 
     fn undecided(&self, error: &dyn std::fmt::Display) -> Undecided {
-        let mut warned = self.warned.lock();
-        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            *warned = Some(Instant::now());
+        if self.warnings.is_due() {
             tracing::warn!(%error, "requests to this server are refused, because the hub can't be asked who may read");
         }
         Undecided
     }
 }
 
-/// Decisions, each until its time is over.
+/// The error of a client of the hub. Those of credentials quote what a plugin wrote, which may be a credential.
+pub(super) fn without_credentials(error: BoxError) -> BoxError {
+    let mut next: Option<&(dyn Error + 'static)> = Some(&*error);
+    while let Some(cause) = next {
+        if cause.is::<AuthError>() {
+            return "no credential for the hub: its credential plugin or its file of credentials failed"
+                .into();
+        }
+        next = cause.source();
+    }
+    error
+}
+
+/// Decisions, each until its time is over. One that is over makes room for others, and until then shows whom the hub knew.
 struct Kept {
     most: usize,
     until: HashMap<Fingerprint, (Instant, Verdict)>,
@@ -188,7 +217,7 @@ impl Kept {
         (Instant::now() < *until).then_some(*verdict)
     }
 
-    fn insert(&mut self, key: Fingerprint, verdict: Verdict, ttl: Duration) {
+    fn insert(&mut self, key: Fingerprint, verdict: Verdict, until: Instant) {
         let now = Instant::now();
         if self.until.len() >= self.most {
             self.until.retain(|_, (until, _)| now < *until);
@@ -199,7 +228,7 @@ impl Kept {
                 self.until.remove(&first);
             }
         }
-        self.until.insert(key, (now + ttl, verdict));
+        self.until.insert(key, (until, verdict));
     }
 }
 

@@ -23,6 +23,8 @@ struct Hub {
     running: AtomicUsize,
     most_running: AtomicUsize,
     hangs: AtomicBool,
+    /// For tokens that do not begin with `good`.
+    hangs_on_bad: AtomicBool,
     revoked: AtomicBool,
     answer: Mutex<Option<&'static str>>,
 }
@@ -42,11 +44,14 @@ fn hub() -> (Arc<Hub>, Reviews) {
             if hub.hangs.load(Ordering::Relaxed) {
                 pending::<()>().await;
             }
-            hub.running.fetch_sub(1, Ordering::Relaxed);
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let review: Value = serde_json::from_slice(&body).unwrap();
             let token = review["spec"]["token"].as_str();
             let is_good = token.is_some_and(|token| token.starts_with("good"));
+            if token.is_some() && !is_good && hub.hangs_on_bad.load(Ordering::Relaxed) {
+                pending::<()>().await;
+            }
+            hub.running.fetch_sub(1, Ordering::Relaxed);
             let status = match (*hub.answer.lock(), token) {
                 (Some(answer), _) => serde_json::from_str(answer).unwrap(),
                 (None, Some(token)) => {
@@ -175,4 +180,46 @@ async fn what_is_kept_is_bounded_and_refusals_push_out_no_right() {
         assert_eq!(reviews.verdict("good", "get", &path).await, Ok(Verdict::Allowed));
     }
     assert!(size(0) <= ALLOWED, "{}", size(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_with_a_right_do_not_wait_behind_those_without() {
+    let (hub, reviews) = hub();
+    assert_eq!(asked(&reviews, "good").await, Ok(Verdict::Allowed));
+    tokio::time::sleep(TTL).await;
+    hub.hangs_on_bad.store(true, Ordering::Relaxed);
+    let tokens: Vec<String> = (0..50).map(|token| format!("bad-{token}")).collect();
+    let bad = join_all(tokens.iter().map(|token| asked(&reviews, token)));
+    let good = async {
+        while hub.running.load(Ordering::Relaxed) < AT_ONCE {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(asked(&reviews, "good").await, Ok(Verdict::Allowed));
+        // A token that is revoked loses its place among those.
+        hub.revoked.store(true, Ordering::Relaxed);
+        tokio::time::sleep(TTL - WITHIN / 2).await;
+    };
+    let (bad, ()) = tokio::join!(bad, good);
+    assert!(bad.iter().all(|verdict| *verdict == Err(Undecided)), "{bad:?}");
+    tokio::time::sleep(TTL).await;
+    assert_eq!(asked(&reviews, "good").await, Ok(Verdict::Unauthenticated));
+    assert_eq!(reviews.cache.lock()[0].until.len(), 0);
+}
+
+/// A plugin that fails may have written a credential all the same.
+#[test]
+fn the_output_of_a_credential_plugin_is_not_shown() {
+    let plugin = || AuthError::AuthExec("s3cret".to_owned());
+    let wrapped: [BoxError; 3] = [
+        plugin().into(),
+        kube::Error::Auth(plugin()).into(),
+        kube::Error::Service(plugin().into()).into(),
+    ];
+    for error in wrapped {
+        let shown = without_credentials(error).to_string();
+        assert!(shown.starts_with("no credential for the hub"), "{shown}");
+    }
+    let other = kube::Error::Service("connection refused".into());
+    let shown = without_credentials(other.into()).to_string();
+    assert!(shown.contains("connection refused"), "{shown}");
 }

@@ -3,7 +3,10 @@
 use std::{
     io::Read,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -52,6 +55,7 @@ pub(super) struct Certificate {
     files: Files,
     check_every: Duration,
     now: RwLock<Loaded>,
+    trusts_old: AtomicBool,
 }
 
 /// The files, with that of the authorities of client certificates.
@@ -70,8 +74,12 @@ struct Content {
     roots: Option<Vec<u8>>,
 }
 
-/// What was loaded, and the fingerprint of the files' content.
-struct Loaded(Fingerprint, Arc<ServerTls>);
+/// What was loaded, and the fingerprints of the files' content and of that of the authorities.
+struct Loaded {
+    content: Fingerprint,
+    roots: Option<Fingerprint>,
+    tls: Arc<ServerTls>,
+}
 
 /// A file that can't be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,13 +102,20 @@ impl Certificate {
                 files,
                 check_every,
                 now: RwLock::new(loaded),
+                trusts_old: AtomicBool::new(false),
             }),
             Err(Problem { path, problem }) => Err(ServeError::File { path, problem }),
         }
     }
 
     pub(super) fn now(&self) -> Arc<ServerTls> {
-        self.now.read().1.clone()
+        self.now.read().tls.clone()
+    }
+
+    /// Whether the authorities in use are not those of the file, which can't be used or could not be taken over. One that was taken out of
+    /// the file must not be trusted for as long as that lasts.
+    pub(super) fn trusts_old_authorities(&self) -> bool {
+        self.trusts_old.load(Ordering::Relaxed)
     }
 
     /// Reads the files again and again, until the future is dropped.
@@ -108,16 +123,38 @@ impl Certificate {
         let mut reported: Option<Problem> = None;
         loop {
             sleep(self.check_every).await;
-            let (files, known) = (self.files.clone(), self.now.read().0);
-            let problem = match tokio::task::spawn_blocking(move || files.changed(known)).await {
-                Ok(Ok(Some(loaded))) => {
+            let files = self.files.clone();
+            let (known, roots) = {
+                let now = self.now.read();
+                (now.content, now.roots)
+            };
+            let read = tokio::task::spawn_blocking(move || {
+                let changed = files.changed(known);
+                let trusts_old = changed.is_err() && files.roots() != roots;
+                (changed, trusts_old)
+            });
+            // Reading does not panic.
+            let Ok((changed, trusts_old)) = read.await else {
+                continue;
+            };
+            let problem = match changed {
+                Ok(Some(loaded)) => {
                     *self.now.write() = loaded;
                     tracing::info!("the certificate of this server was replaced");
                     None
                 }
-                Ok(Err(problem)) => Some(problem),
-                _ => None,
+                Ok(None) => None,
+                Err(problem) => Some(problem),
             };
+            if self.trusts_old.swap(trusts_old, Ordering::Relaxed) != trusts_old
+                && let Some(path) = &self.files.authorities
+            {
+                if trusts_old {
+                    tracing::warn!(path = %path.display(), "the authorities of client certificates can't be replaced, so all requests that need one are refused");
+                } else {
+                    tracing::info!(path = %path.display(), "client certificates are accepted again");
+                }
+            }
             if let Some(Problem { path, problem: why }) = &problem
                 && reported != problem
             {
@@ -144,7 +181,13 @@ impl Files {
     fn build(&self, content: &Content) -> Result<Loaded, Problem> {
         let tls = ServerTls::new(&content.chain, &content.key, content.roots.as_deref());
         let (path, problem) = match tls {
-            Ok(tls) => return Ok(Loaded(Fingerprint::of(content), Arc::new(tls))),
+            Ok(tls) => {
+                return Ok(Loaded {
+                    content: Fingerprint::of(content),
+                    roots: content.roots.as_ref().map(Fingerprint::of),
+                    tls: Arc::new(tls),
+                });
+            }
             Err(ServerTlsProblem::Certificate(problem)) => (Some(&self.certificate), problem.to_owned()),
             Err(ServerTlsProblem::Key(problem)) => (Some(&self.key), problem.to_owned()),
             Err(ServerTlsProblem::ClientAuthorities(problem)) => {
@@ -158,6 +201,12 @@ impl Files {
             path: path.cloned().unwrap_or_default(),
             problem,
         })
+    }
+
+    /// The fingerprint of the authorities, if they can be read.
+    fn roots(&self) -> Option<Fingerprint> {
+        let content = read(self.authorities.as_deref()?).ok()?;
+        Some(Fingerprint::of(&content))
     }
 
     /// Builds from what the files hold now. `None` if that is still the known content.

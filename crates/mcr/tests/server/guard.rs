@@ -4,8 +4,10 @@
 use std::{
     convert::Infallible,
     fs,
+    future::pending,
     net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -21,7 +23,11 @@ use mcr::{
 };
 use mcr_testkit::log::Log;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
@@ -37,6 +43,9 @@ const BAD: &str = "b4d-t0ken";
 fn with_token(token: &str) -> String {
     format!("host: localhost\r\nauthorization: Bearer {token}\r\n")
 }
+
+/// The status of a hub that does not answer.
+const HANGS: u16 = 0;
 
 /// A hub that knows two tokens, and lets one of them get and post what it names. Returns what it was asked to review.
 fn hub(broken: Arc<Mutex<Option<(u16, String)>>>) -> (Client, Arc<Mutex<Vec<Value>>>) {
@@ -69,6 +78,9 @@ fn hub(broken: Arc<Mutex<Option<(u16, String)>>>) -> (Client, Arc<Mutex<Vec<Valu
                 }
             };
             seen.lock().unwrap().push(review);
+            if status == HANGS {
+                return pending().await;
+            }
             let response = Response::builder()
                 .status(status)
                 .body(Body::from(answer.into_bytes()));
@@ -116,6 +128,10 @@ fn what_is_readable_from_other_machines_is_asked_for_in_words() {
     let error = build(ServerOptions::default().access(certificates())).unwrap_err();
     assert!(matches!(error, ServeError::CertificatesWithoutTls), "{error:?}");
 
+    let error = build(ServerOptions::default().host("metrics.fleet.svc:8443")).unwrap_err();
+    assert!(matches!(error, ServeError::Host { .. }), "{error:?}");
+    assert!(error.to_string().contains("without a port"), "{error}");
+
     build(ServerOptions::default()).unwrap();
     build(ServerOptions::from(SocketAddr::from((
         [0, 0, 0, 0, 0, 0, 0, 1],
@@ -144,7 +160,11 @@ async fn files_that_can_not_be_used_are_reported_before_anything_begins() {
     };
     let tokens = || options().access(ServerAccess::token_file(&path));
     let named = format!("can't serve metrics and health: {}", path.display());
-    assert_eq!(run(tokens()).await, format!("{named} can't be read as text"));
+    let unread = run(tokens()).await;
+    assert!(
+        unread.starts_with(&format!("{named} can't be read as text: ")),
+        "{unread}"
+    );
     fs::write(&path, "\n \n").unwrap();
     assert_eq!(run(tokens()).await, format!("{named} holds no token"));
     let tls = options().tls(TlsFiles::new(&path, &path));
@@ -339,5 +359,98 @@ async fn hosts_and_paths_that_lead_elsewhere_are_refused() {
             .status,
         403
     );
+    served.end().await;
+}
+
+/// Reviews that hang keep nobody waiting about whom the hub has decided.
+#[tokio::test]
+async fn callers_under_review_keep_no_place_from_others() {
+    let broken = Arc::<Mutex<Option<(u16, String)>>>::default();
+    let (client, reviews) = hub(broken.clone());
+    let served = serve_options(|options| options.access(ServerAccess::hub(client)));
+    let read = async || {
+        let answer = ask_with(served.address, "GET", "/metrics", &with_token(GOOD)).await;
+        answer.status
+    };
+    assert_eq!(read().await, 200);
+    *broken.lock().unwrap() = Some((HANGS, String::new()));
+    let before = reviews.lock().unwrap().len();
+    let mut held = Vec::new();
+    for caller in 0..64 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\n{}\r\n",
+            with_token(&format!("random-{caller}"))
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    let all_under_review = async {
+        while reviews.lock().unwrap().len() < before + 8 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, all_under_review).await.unwrap();
+    for _ in 0..10 {
+        assert_eq!(read().await, 200);
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_token_spoils_the_file() {
+    let log = Log::of_this_thread(Level::WARN);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    for line in ["# the t0ken of Prometheus", "#t0ken", "t0ken of Prometheus"] {
+        fs::write(&path, format!("{GOOD}\n\n{line}\n")).unwrap();
+        let options = ServerOptions::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let manager = Manager::single(Api::default().client())
+            .serve(options.access(ServerAccess::token_file(&path)))
+            .build()
+            .unwrap();
+        let running = timeout(PATIENCE, manager.run_until(CancellationToken::new()));
+        let error = running.await.unwrap().unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.ends_with("tokens has no token on line 3: a token has no spaces and no # at its beginning"),
+            "{text}"
+        );
+    }
+    fs::write(&path, GOOD).unwrap();
+    let served = serve_options(|options| options.access(ServerAccess::token_file(&path)));
+    let status = async |token: &str| {
+        let answer = ask_with(served.address, "GET", "/metrics", &with_token(token)).await;
+        answer.status
+    };
+    assert_eq!(status(GOOD).await, 200);
+    for spoiled in ["#t0ken".to_owned(), "x".repeat(70_000)] {
+        fs::write(&path, &spoiled).unwrap();
+        for token in [GOOD, "#t0ken"] {
+            assert_eq!(status(token).await, 503);
+        }
+    }
+    served.end().await;
+    assert_eq!(
+        log.lines_with("the file of tokens").len(),
+        1,
+        "once a minute: {}",
+        log.text()
+    );
+    assert!(
+        log.text().contains("line 1") && !log.text().contains("t0ken"),
+        "{}",
+        log.text()
+    );
+}
+
+#[tokio::test]
+async fn a_decision_is_kept_for_an_hour_at_most() {
+    let (client, _) = hub(Arc::default());
+    let access = ServerAccess::hub(client).cache_ttl(Duration::MAX);
+    assert!(format!("{access:?}").contains("3600s"), "{access:?}");
+    let served = serve_options(|options| options.access(access));
+    let answer = ask_with(served.address, "GET", "/metrics", &with_token(GOOD)).await;
+    assert_eq!(answer.status, 200);
     served.end().await;
 }

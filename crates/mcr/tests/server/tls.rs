@@ -11,7 +11,7 @@ use mcr_testkit::{control_plane::CertificateAuthority, log::Log};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{
     TlsConnector,
@@ -142,6 +142,7 @@ async fn a_certificate_that_is_replaced_is_served_to_new_connections_and_a_broke
 
 #[tokio::test]
 async fn a_client_certificate_of_the_authority_is_needed_but_for_probes() {
+    let log = Log::of_this_thread(Level::INFO);
     let folder = tempfile::tempdir().unwrap();
     let [server, clients, strangers] =
         ["server", "clients", "strangers"].map(|name| CertificateAuthority::new(name).unwrap());
@@ -174,6 +175,39 @@ async fn a_client_certificate_of_the_authority_is_needed_but_for_probes() {
         let _ = stream.read_to_end(&mut answer).await;
         assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     }
+
+    let until = async |status: u16| {
+        let begun = Instant::now();
+        while asked(Some(mine.clone()), "/clusters").await != status {
+            assert!(begun.elapsed() < PATIENCE, "never {status}: {}", log.text());
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // The file can't be used, or not be read: who was taken out of it is not known.
+    for spoilt in [Some("nothing"), None] {
+        match spoilt {
+            Some(content) => place(&authorities, content),
+            None => fs::remove_file(&authorities).unwrap(),
+        }
+        until(503).await;
+        assert_eq!(asked(None, "/clusters").await, 503);
+        assert_eq!(asked(None, "/healthz").await, 200);
+        place(&authorities, &clients.certificate_pem());
+        until(200).await;
+    }
+    let path = authorities.display().to_string();
+    let warned = log.lines_with("the authorities of client certificates can't be replaced");
+    assert!(warned.len() == 2 && warned[0].contains(&path), "{warned:?}");
+    // A certificate of the server that can't be used changes nothing for clients.
+    place(&folder.path().join("tls.crt"), "nothing");
+    let reported = async {
+        while log.lines_with("holds no PEM certificate (").is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, reported).await.unwrap();
+    assert_eq!(asked(Some(mine.clone()), "/clusters").await, 200);
+    write(folder.path(), &server);
 
     // The authorities are replaced: certificates of the old ones are refused from then on.
     place(&authorities, &strangers.certificate_pem());
