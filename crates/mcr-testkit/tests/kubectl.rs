@@ -94,7 +94,12 @@ async fn kubectl_finds_the_kinds_and_reads_and_writes_objects() {
     };
     prints(
         "api-resources | configmaps | deployments | apps/v1 | Namespace
-         get ns | NAME | default | kube-system",
+         get ns | NAME | default | kube-system
+         create configmap made --from-literal=a=1 | configmap/made created
+         create secret generic made --from-literal=a=1 | secret/made created
+         get secret made -o jsonpath={.data.a} | MQ==
+         create namespace team | namespace/team created
+         create serviceaccount made -n team | serviceaccount/made created",
     )
     .await;
     let path = kubectl.path().join("file.yaml");
@@ -128,8 +133,8 @@ async fn kubectl_gets_advice_instead_where_the_simulator_does_not_do_it() {
             ["takes no protobuf for Deployment: ", apply],
         ),
         (
-            "create configmap made --from-literal=a=1",
-            ["takes no protobuf for ConfigMap: ", apply],
+            "create role reader --verb=get --resource=pods",
+            ["takes no protobuf for Role: ", apply],
         ),
         (
             "auth can-i get pods",

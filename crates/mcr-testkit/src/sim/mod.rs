@@ -49,7 +49,8 @@
 //! - Nothing acts on its own: no garbage collection, no policies and grace periods of deletions, no
 //!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
 //!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
-//! - No protobuf (a refusal explains how kubectl sends something else), no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they have what `kubectl apply` reads), no
+//! - No protobuf but in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or
+//!   ServiceAccount, no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they have what `kubectl apply` reads), no
 //!   admission, `fieldValidation` is ignored, no exec, log, proxy and other connections to pods, no `events.k8s.io` view of core events, no legacy `/watch/` paths.
 //! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
 //!   after each [`bookmark_interval`](SimBuilder::bookmark_interval) and at the end of a watch.
@@ -67,6 +68,7 @@ mod list;
 mod managed;
 mod merge_strategy;
 mod openapi;
+mod protobuf;
 mod review;
 mod server;
 mod server_error;

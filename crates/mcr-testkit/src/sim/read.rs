@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::cause::Cause;
 use super::error::SimError;
 use super::kinds::Kind;
+use super::protobuf;
 use super::query::Query;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -22,11 +23,16 @@ fn parse(media: &str, body: &[u8]) -> Result<Value, String> {
 /// The object in a body, of the kind that the path names.
 pub fn object(kind: &Kind, media: &str, body: &[u8]) -> Result<Value, SimError> {
     if !matches!(media, "" | "application/json" | "application/yaml") {
-        return Err(if media == PROTOBUF {
-            SimError::no_protobuf(kind)
-        } else {
-            SimError::unsupported_media_type("application/json, application/yaml")
-        });
+        let decoded = (media == PROTOBUF).then(|| protobuf::object(body)).flatten();
+        if let Some(object) = decoded.filter(|_| kind.custom.is_none()) {
+            check_kind(kind, &object)?;
+            return Ok(object);
+        }
+        if media == PROTOBUF {
+            return Err(SimError::no_protobuf(kind));
+        }
+        let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        return Err(SimError::unsupported_media_type(accepted));
     }
     let object = parse(media, body).ok().filter(Value::is_object).ok_or_else(|| {
         let name = &kind.kind;
