@@ -61,8 +61,9 @@ impl FleetBuilder {
 
     /// Puts a layer over the requests of each cluster, for tracing, signing, headers or limits of the program.
     ///
-    /// `layer` is called once for each cluster that joins, and for each scope endpoint, whose lists and watches serve all
-    /// its clusters. See [`TransportLayer`] for what passes the layer. The connections of providers to their hubs have none.
+    /// `layer` is called for each cluster that joins, and for each scope endpoint, whose lists and watches serve all its
+    /// clusters. If two tasks send the first request of a cluster at the same time, `layer` may be called twice for it, and
+    /// one of the results is dropped. See [`TransportLayer`] for what passes the layer. The connections of providers to their hubs have none.
     ///
     /// ```
     /// use mcr_core::{Fleet, RequestLimit, TransportLayer};
