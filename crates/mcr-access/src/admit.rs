@@ -9,6 +9,7 @@ use crate::{
     credential::ClientCertificate,
     endpoint_access::{Asks, EndpointAccess, Plugin},
     error::{AccessError, quote},
+    exec::PluginService,
     file_source::read_file,
     fingerprint::Fingerprint,
     kubeconfig::literal_ip,
@@ -43,7 +44,10 @@ impl AccessPolicy {
     /// ```
     pub fn admit(&self, access: &EndpointAccess) -> Result<EndpointAccess, AccessError> {
         let plugin = access.plugin();
-        let mut command = plugin.map(|plugin| plugin.program.config().command.clone());
+        let mut command = plugin.map(|plugin| {
+            let config = plugin.program.config();
+            (config.command.clone(), config.service.clone())
+        });
         if access.trust == Trust::Untrusted {
             self.judge_endpoint(access)?;
             if let Some(asks) = &access.asks {
@@ -134,8 +138,12 @@ impl AccessPolicy {
         }
     }
 
-    /// Returns the command to run.
-    fn judge_plugin(&self, asks: &Asks, plugin: &Plugin) -> Result<PathBuf, AccessError> {
+    /// Returns the command to run, and the service that answers in its place.
+    fn judge_plugin(
+        &self,
+        asks: &Asks,
+        plugin: &Plugin,
+    ) -> Result<(PathBuf, Option<PluginService>), AccessError> {
         let config = plugin.program.config();
         let info = config.cluster.is_some();
         let plugins = &self.credential_plugins;

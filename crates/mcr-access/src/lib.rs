@@ -53,7 +53,7 @@ pub use credential::{
 pub use endpoint::Endpoint;
 pub use endpoint_access::EndpointAccess;
 pub use error::{AccessError, BoxError, Place};
-pub use exec::{ApiVersion, ExecPlugin};
+pub use exec::{ApiVersion, ExecPlugin, PluginService};
 pub use fingerprint::Fingerprint;
 pub use kubeconfig::KubeconfigAccess;
 pub use labels::LABELS_EXTENSION;
@@ -71,7 +71,7 @@ pub mod internal {
         document::Document,
         endpoint::redacted_uri,
         error::list_names,
-        exec::output as exec_output,
+        exec::{MAX_ANSWER as MAX_PLUGIN_ANSWER, output as exec_output},
         kubeconfig::{literal_ip, split_zone},
         kubeconfig_problem::{KubeconfigProblem, parse_announced},
         outline::{Outline, outline, outline_parsed},

@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use mcr_access::{ApiVersion, CredentialError, CredentialSource, Endpoint, ExecPlugin, Refresh};
+use mcr_access::{
+    ApiVersion, CredentialError, CredentialSource, Endpoint, ExecPlugin, PluginService, Refresh,
+};
 use mcr_testkit::{log::Log, waiting::hold_clock};
 use tokio::time::advance;
 use tracing::Level;
@@ -389,4 +391,26 @@ async fn nothing_a_plugin_prints_is_logged() {
     let text = log.text();
     assert!(text.contains("the log works"));
     assert!(!text.contains(CANARY), "{text}");
+}
+
+#[tokio::test]
+async fn a_service_that_panics_fails_or_answers_too_much_has_no_credential() {
+    type Answer = fn() -> Result<Vec<u8>, mcr_access::BoxError>;
+    for (answer, message) in [
+        (
+            (|| panic!("{CANARY}")) as Answer,
+            "panicked, which is a fault in its code; what this process has written to its standard error says where",
+        ),
+        (|| Err("no login\n".into()), "failed: no login"),
+        (
+            || Ok(vec![b' '; (1 << 20) + 1]),
+            "answered with more than 1 MiB; it does not seem to be a credential plugin",
+        ),
+    ] {
+        let source = ExecPlugin::new("login").service(PluginService::new(move |_| async move { answer() }));
+        for _ in 0..2 {
+            let error = source.credential(Refresh::First).await.unwrap_err();
+            assert_eq!(shown(&error), format!("exec plugin \"login\" {message}"));
+        }
+    }
 }

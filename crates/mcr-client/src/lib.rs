@@ -32,6 +32,7 @@ mod proof;
 // Connections.
 mod connect;
 mod lookups;
+mod plugin_service;
 mod pool;
 mod proxies;
 mod server_tls;
@@ -66,6 +67,7 @@ pub use explain::explain as explain_error;
 pub use layer::{LimitedRequests, RequestLimit, RequestService, TransportLayer};
 pub use link::{EndpointNumber, Link, LinkState};
 pub use object_path::{ObjectPath, UnusableName};
+pub use plugin_service::{PluginAddressError, plugin_at};
 pub use proxies::ProxyEnvironment;
 pub use settings::Settings;
 pub use transport::Transport;

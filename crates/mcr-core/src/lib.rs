@@ -35,8 +35,9 @@ pub use fleet::OneOffClients;
 // A provider with credentials of its own.
 pub use mcr_access::{
     ApiVersion, Basic, ClientCertificate, Credential, CredentialError, CredentialSource, Endpoint,
-    EndpointAccess, ExecPlugin, Fingerprint, Impersonation, Refresh, StaticCredential,
+    EndpointAccess, ExecPlugin, Fingerprint, Impersonation, PluginService, Refresh, StaticCredential,
 };
+pub use mcr_client::{PluginAddressError, plugin_at};
 
 // A provider of many clusters behind one endpoint.
 pub use mcr_client::AnswerBody;

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, env, error::Error, io::ErrorKind, path::PathBuf
 use anyhow::{Context, anyhow, bail};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
-    Api, Client, Config,
+    Client, Config,
     client::AuthError,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use mcr_access::{KubeconfigAccess, KubeconfigFile, contexts, reason};
-use mcr_client::explain_error;
+use mcr_client::{ObjectPath, explain_error};
 
 use crate::request::Request;
 
@@ -21,22 +21,29 @@ pub(crate) struct ReadSecret {
     pub(crate) place: String,
 }
 
-/// Reads the Secret of a request.
+/// Reads the Secret of a request. Cancel safe.
 ///
 /// # Errors
 /// The text contains nothing of the Secret and of the hub's credentials.
-pub(crate) async fn read(request: &Request) -> anyhow::Result<ReadSecret> {
-    let client = client().await?;
+pub(crate) async fn read(client: &Client, request: &Request) -> anyhow::Result<ReadSecret> {
     let namespace = request
         .namespace
         .clone()
         .unwrap_or_else(|| client.default_namespace().to_owned());
     let place = format!("Secret {namespace}/{}", request.name);
-    let secrets: Api<Secret> = Api::namespaced(client, &namespace);
-    let secret = secrets
-        .get(&request.name)
-        .await
-        .map_err(|error| anyhow!("{place}: {}", text_of(&error)))?;
+    let path = ObjectPath {
+        group: "",
+        version: "v1",
+        plural: "secrets",
+        namespace: Some(&namespace),
+        name: &request.name,
+    };
+    let get = http::Request::get(path.path().with_context(|| place.clone())?).body(Vec::new())?;
+    let answer = client.request_text(get).await;
+    // kube would log an answer that it can't decode.
+    let secret =
+        answer.and_then(|text| serde_json::from_str::<Secret>(&text).map_err(kube::Error::SerdeError));
+    let secret = secret.map_err(|error| anyhow!("{place}: {}", text_of(&error)))?;
     Ok(ReadSecret {
         data: secret.data.unwrap_or_default(),
         place,
@@ -44,7 +51,7 @@ pub(crate) async fn read(request: &Request) -> anyhow::Result<ReadSecret> {
 }
 
 /// A client of the hub: the current context of the kubeconfig that kubectl would use, or else the cluster of the Pod.
-async fn client() -> anyhow::Result<Client> {
+pub(crate) async fn client() -> anyhow::Result<Client> {
     let config = match kubeconfig()? {
         Some(access) => from_kubeconfig(&access).await?,
         None => Config::incluster().map_err(|error| {

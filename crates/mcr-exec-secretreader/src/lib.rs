@@ -20,6 +20,8 @@ use std::{
 };
 
 use anyhow::Context;
+use kube::Client;
+use mcr_access::{BoxError, PluginService};
 
 use crate::{answer::Answer, request::Request};
 
@@ -43,7 +45,7 @@ pub async fn run() -> ExitCode {
             std::process::exit(1);
         }
     });
-    let printed = match credential().await {
+    let printed = match credential(std::env::var("KUBERNETES_EXEC_INFO").ok(), hub::client()).await {
         Ok(json) => writeln!(std::io::stdout().lock(), "{json}").map_err(Into::into),
         Err(error) => Err(error),
     };
@@ -61,10 +63,45 @@ fn print(why: fmt::Arguments<'_>) {
     writeln!(std::io::stderr().lock(), "mcr-exec-secretreader: {why}").ok();
 }
 
-async fn credential() -> anyhow::Result<String> {
-    let info = std::env::var("KUBERNETES_EXEC_INFO").ok();
+/// The plugin in the process of its caller, which reads the Secrets with this client of the hub. No program runs.
+///
+/// Tie the name of the plugin to it: with `AllowedPlugin::service` for kubeconfigs, with `AccessProviderConfig::service` for
+/// ClusterProfiles, or with [`ExecPlugin::service`](mcr_access::ExecPlugin::service) for a source of credentials by itself. A Secret
+/// without a namespace is in the default namespace of the client. Whoever describes a cluster chooses the Secret, so the client should have
+/// the rights of the plugin, and no more.
+///
+/// ```
+/// use mcr_access::{Endpoint, EndpointAccess, ExecPlugin};
+///
+/// # fn example(hub: kube::Client) -> Result<(), http::uri::InvalidUri> {
+/// let endpoint = Endpoint::new("https://eu-1.example.com:6443".parse()?);
+/// let secret = serde_json::json!({"name": "eu-1-kubeconfig", "key": "value", "namespace": "fleet"});
+/// let source = ExecPlugin::new("mcr-exec-secretreader")
+///     .service(mcr_exec_secretreader::service(hub))
+///     .cluster_info(&endpoint, Some(secret), false);
+/// let access = EndpointAccess::new(endpoint, source);
+/// # Ok(())
+/// # }
+/// ```
+pub fn service(hub: Client) -> PluginService {
+    PluginService::new(move |info| {
+        let hub = hub.clone();
+        async move {
+            let answer = credential(Some(info), async { Ok(hub) }).await;
+            answer
+                .map(String::into_bytes)
+                .map_err(|error| BoxError::from(format!("{error:#}")))
+        }
+    })
+}
+
+/// The answer to the content of `KUBERNETES_EXEC_INFO`.
+async fn credential(
+    info: Option<String>,
+    hub: impl Future<Output = anyhow::Result<Client>>,
+) -> anyhow::Result<String> {
     let request = Request::parse(info.as_deref())?;
-    let read = hub::read(&request).await?;
+    let read = hub::read(&hub.await?, &request).await?;
     let answer =
         Answer::find(&request.content, &read.data, SystemTime::now()).with_context(|| read.place.clone())?;
     answer

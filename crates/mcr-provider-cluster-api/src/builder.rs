@@ -2,13 +2,12 @@ use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use mcr_core::{
-    AccessPolicy, Trust, WatchSettings,
-    hub::{Closure, HubOptions, Namespaces, OptionError, Times},
+    AccessPolicy, BoxError, Trust, WatchSettings,
+    hub::{Closure, HubOptions, KubeconfigOf, Namespaces, OptionError, SecretKeyRef, Times},
 };
 
 use crate::{
-    config::Config, facts::OLD_VERSION, provider::ClusterApiProvider, secret::SecretKeyRef,
-    selection::Selection, v1beta2::Cluster,
+    config::Config, facts::OLD_VERSION, provider::ClusterApiProvider, selection::Selection, v1beta2::Cluster,
 };
 
 /// Builds a [`ClusterApiProvider`]. [`ClusterApiProvider::builder`] creates it.
@@ -101,12 +100,56 @@ impl ClusterApiProviderBuilder {
     /// Sets where the kubeconfig of a Cluster is, for providers of Cluster API with another contract. Default: the Secret
     /// `<cluster>-kubeconfig` with the key [`value`](crate::KUBECONFIG_KEY).
     ///
-    /// The Secret must be in the namespace of the Cluster and have the label [`CLUSTER_NAME_LABEL`](crate::CLUSTER_NAME_LABEL).
+    /// A Secret in the namespace of the Cluster must have the label [`CLUSTER_NAME_LABEL`](crate::CLUSTER_NAME_LABEL). One whose
+    /// [`namespace`](SecretKeyRef::namespace) is set needs no label and is not watched: it is read when its Cluster changes, and again
+    /// each minute, for which the client needs the right to get it there.
+    ///
+    /// ```
+    /// use mcr_provider_cluster_api::{ClusterApiProvider, SecretKeyRef};
+    ///
+    /// // The kubeconfig that Cluster API Provider AWS makes for people.
+    /// let builder = ClusterApiProvider::builder().kubeconfig_secret(|cluster| {
+    ///     let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    ///     SecretKeyRef::new(format!("{name}-user-kubeconfig"), "value")
+    /// });
+    /// ```
     pub fn kubeconfig_secret(
         mut self,
         secret: impl Fn(&Cluster) -> SecretKeyRef + Send + Sync + 'static,
     ) -> Self {
         self.selection.kubeconfig_secret = Some(Closure::new(secret));
+        self
+    }
+
+    /// Takes the kubeconfigs from a function instead of Secrets, for Clusters that are ready. No Secret is read then. None: there is no
+    /// kubeconfig yet.
+    ///
+    /// The function is called when its Cluster changes, and again after `every`, so that it can give other credentials. A call may take 15 s.
+    /// After an error, a panic or None it is called again after a pause of at most a minute. It must not block, and must not put secrets into
+    /// its error, which is shown. What it gives counts as untrusted like the content of a Secret.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mcr_core::{ObjectKey, hub::kubeconfig_in_secret};
+    /// use mcr_provider_cluster_api::ClusterApiProvider;
+    ///
+    /// # fn example(vault: kube::Client) {
+    /// // The Secrets are in another cluster than the Clusters.
+    /// let builder = ClusterApiProvider::builder().kubeconfig_of(Duration::from_secs(300), move |cluster| {
+    ///     let vault = vault.clone();
+    ///     async move {
+    ///         let name = cluster.metadata.name.as_deref().ok_or("it has no name")?;
+    ///         kubeconfig_in_secret(&vault, &ObjectKey::namespaced("fleet", name), "kubeconfig").await
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    pub fn kubeconfig_of<F, R>(mut self, every: Duration, function: F) -> Self
+    where
+        F: Fn(Arc<Cluster>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Option<Vec<u8>>, BoxError>> + Send + 'static,
+    {
+        self.selection.kubeconfig_of = Some(KubeconfigOf::new(every, function));
         self
     }
 

@@ -12,8 +12,8 @@ use http::StatusCode;
 use mcr_core::{
     BoxError, EndpointAccess, HubEvent, ObjectKey, ObjectPath, WatchError,
     hub::{
-        Decide, Decoded, Inventory, Judge, KubeconfigProblem, Notice, Outcome, Refused, Request, Requests,
-        Ticket, Verdict, fetch_secret,
+        Called, ComputedKubeconfigs, Decide, Decoded, Inventory, Judge, KubeconfigOf, KubeconfigProblem,
+        Notice, Outcome, Refused, Request, Requests, Ticket, Verdict, fetch_secret,
     },
 };
 use tokio::{
@@ -25,6 +25,8 @@ use crate::{
     config::{CLUSTERS, Config},
     facts::Facts,
     secret::{CLUSTER_NAME_LABEL, ReadSecret, Stamp},
+    selection::Selection,
+    v1beta2::Cluster,
 };
 
 /// So many Secrets are read at once.
@@ -38,6 +40,8 @@ pub(crate) enum Event {
     Secret(HubEvent<Arc<Stamp>>),
     /// A read for a Cluster has ended. None: it was cancelled.
     Read(ObjectKey, Ticket, Option<Answer>),
+    /// A call of the function for kubeconfigs has ended.
+    Called(Called),
     /// Whether the hub serves Clusters in another version now.
     Moved(Option<BoxError>),
 }
@@ -58,6 +62,8 @@ pub(crate) struct Decisions {
     users: HashMap<ObjectKey, HashSet<ObjectKey>>,
     /// The reads of Secrets, by Cluster.
     requests: Requests<ObjectKey>,
+    /// The kubeconfigs that are not in Secrets which are watched.
+    computed: Option<ComputedKubeconfigs<Cluster>>,
     notices: Vec<Notice>,
 }
 
@@ -134,6 +140,12 @@ impl Decide for Decisions {
                         self.answered(&key, answer, now);
                     }
                 }
+                Event::Called(called) => {
+                    let computed = self.computed.as_mut();
+                    if let Some(key) = computed.and_then(|computed| computed.ended(called, now)) {
+                        self.announce(&key, now);
+                    }
+                }
                 Event::Moved(moved) => error = error.or(moved),
                 // An outage, which the watch logs.
                 Event::Cluster(_) | Event::Secret(_) => {}
@@ -142,6 +154,8 @@ impl Decide for Decisions {
         while let Some(request) = self.requests.start(now) {
             tasks.extend(self.read(request));
         }
+        let calls = self.computed.iter_mut().flat_map(|computed| computed.start(now));
+        tasks.extend(calls.map(|call| call.map(Event::Called).boxed()));
         Outcome {
             changes: self.inventory.take_changes(),
             notices: take(&mut self.notices),
@@ -151,14 +165,25 @@ impl Decide for Decisions {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.requests.next_due()
+        let call = self.computed.as_ref().and_then(ComputedKubeconfigs::due);
+        self.requests.next_due().into_iter().chain(call).min()
     }
 }
 
 impl Decisions {
     pub(crate) fn new(config: Arc<Config>, version: &'static str, judge: Judge) -> Self {
+        let Selection {
+            kubeconfig_of,
+            kubeconfig_secret,
+            ..
+        } = &*config.selection;
+        let in_secret = kubeconfig_secret.clone().filter(|_| kubeconfig_of.is_none());
+        let in_secret = in_secret.map(|secret| KubeconfigOf::in_secret(config.hub.client.clone(), secret));
+        let function = kubeconfig_of.clone().or(in_secret);
+        let watches = 1 + usize::from(kubeconfig_of.is_none());
         Self {
-            inventory: Inventory::new("Cluster", 2, config.memory.clone()),
+            inventory: Inventory::new("Cluster", watches, config.memory.clone()),
+            computed: function.map(|function| ComputedKubeconfigs::new(&config.hub, judge.clone(), function)),
             requests: Requests::new(AT_ONCE, config.hub.times.pauses).one_cause(),
             config,
             version,
@@ -212,6 +237,9 @@ impl Decisions {
     }
 
     fn forget(&mut self, key: &ObjectKey) {
+        if let Some(computed) = &mut self.computed {
+            computed.forget(key);
+        }
         self.requests.cancel(key);
         if let Some((secret, _)) = self.members.remove(key).and_then(|member| member.source)
             && let Some(users) = self.users.get_mut(&secret)
@@ -235,6 +263,9 @@ impl Decisions {
         let member = self.members.get_mut(key)?;
         let (secret, secret_key) = member.source.as_ref()?;
         let engaged = self.inventory.memory().is_engaged(key);
+        if let (Some(computed), Some(cluster), true) = (&mut self.computed, &facts.whole, member.ready) {
+            return computed.verdict("Cluster", (key, cluster), engaged, now);
+        }
         // The watch of Secrets may be behind that of Clusters, so one that is unknown is asked for.
         let asked = member
             .content

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use mcr_core::{
     Object, ObjectKey,
-    hub::{Decoded, Described, Description, decoded},
+    hub::{Decoded, Described, Description, SecretKeyRef, decoded},
 };
 
 use crate::{
-    secret::{KUBECONFIG_KEY, SUFFIX, SecretKeyRef},
+    secret::{KUBECONFIG_KEY, SUFFIX},
     selection::Selection,
     v1beta1,
     v1beta2::Cluster,
@@ -32,11 +32,13 @@ pub const NAMESPACE_PROPERTY: &str = "namespace";
 pub const CLUSTER_PROPERTY: &str = "cluster";
 
 /// The facts of a Cluster that belongs to the fleet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) description: Description,
     /// The Secret with the kubeconfig. None: `<cluster>-kubeconfig` with the key `value`.
     secret: Option<Box<SecretKeyRef>>,
+    /// The Cluster, if its kubeconfig is not in a Secret that is watched.
+    pub(crate) whole: Option<Arc<Cluster>>,
     /// Why the cluster can't be engaged yet. None: it can.
     pub(crate) waits: Option<Arc<str>>,
 }
@@ -59,9 +61,13 @@ impl Facts {
 
     pub(crate) fn of(cluster: &Cluster, selection: &Selection) -> Self {
         let secret = selection.kubeconfig_secret.as_ref();
+        let secret = secret.map(|secret| Box::new(secret.call(cluster)));
+        let is_elsewhere = secret.as_ref().is_some_and(|secret| secret.namespace.is_some());
+        let is_computed = is_elsewhere || selection.kubeconfig_of.is_some();
         Self {
             description: properties(cluster),
-            secret: secret.map(|secret| Box::new(secret.call(cluster))),
+            secret,
+            whole: is_computed.then(|| Arc::new(cluster.clone())),
             waits: waits(cluster, selection),
         }
     }
@@ -72,7 +78,8 @@ impl Facts {
             Some(custom) => (custom.name.as_str().into(), custom.key.as_str().into()),
             None => (format!("{}{SUFFIX}", cluster.name).into(), KUBECONFIG_KEY.into()),
         };
-        let namespace = cluster.namespace.clone();
+        let elsewhere = self.secret.as_ref().and_then(|secret| secret.namespace.as_deref());
+        let namespace = elsewhere.map(Arc::from).or(cluster.namespace.clone());
         (ObjectKey { namespace, name }, key)
     }
 }

@@ -29,5 +29,6 @@ pub use facts::{
 };
 /// The error of building a [`ClusterApiProvider`]: an invalid option.
 pub use mcr_core::hub::OptionError as ClusterApiError;
+pub use mcr_core::hub::SecretKeyRef;
 pub use provider::ClusterApiProvider;
-pub use secret::{CLUSTER_NAME_LABEL, KUBECONFIG_KEY, SecretKeyRef};
+pub use secret::{CLUSTER_NAME_LABEL, KUBECONFIG_KEY};

@@ -45,10 +45,14 @@ impl Provider for ClusterApiProvider {
     }
 
     fn searched(&self) -> String {
+        let secrets = match self.0.selection.kubeconfig_of {
+            Some(_) => "",
+            None => ", and list, watch and get Secrets",
+        };
         format!(
-            "{}{} of the hub, that are initialized and have a Secret with their kubeconfig. To add a cluster, create a Cluster \
+            "{}{} of the hub, that are initialized and have a kubeconfig. To add a cluster, create a Cluster \
              (clusterctl generate cluster prints one); if there is one, check its namespace and labels, and whether the \
-             hub's credentials may list and watch Clusters, and list, watch and get Secrets there",
+             hub's credentials may list and watch Clusters{secrets} there",
             self.0.hub.in_words(&CLUSTERS.resource(CLUSTERS.versions[0])),
             self.0.selection.in_words()
         )
@@ -74,11 +78,13 @@ impl Provider for ClusterApiProvider {
                     let read = move |object: &_| Facts::read(object, version, &selection);
                     hub.watch(request, &settings, read, Event::Cluster)
                 });
+            let any_name = selection.kubeconfig_secret.is_some();
             let secrets = WatchRequest::of::<Secret>()
                 .labels(CLUSTER_NAME_LABEL)
                 .metadata_only();
-            let any_name = selection.kubeconfig_secret.is_some();
-            let secrets = hub.in_namespaces(secrets).into_iter().map(|request| {
+            let secrets = hub.in_namespaces(secrets).into_iter();
+            let secrets = secrets.filter(|_| selection.kubeconfig_of.is_none());
+            let secrets = secrets.map(|request| {
                 // Nothing is kept of the Secrets with the CA and the keys.
                 let read = move |object: &mcr_core::Object| {
                     (any_name || object.key().name.ends_with(SUFFIX)).then(|| Stamp::read(object))?

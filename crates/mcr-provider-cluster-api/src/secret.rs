@@ -21,36 +21,6 @@ pub const KUBECONFIG_KEY: &str = "value";
 /// The end of the names of Secrets with a kubeconfig.
 pub(crate) const SUFFIX: &str = "-kubeconfig";
 
-/// The name of a Secret in the namespace of a Cluster, and the key in it.
-///
-/// ```
-/// use mcr_provider_cluster_api::{ClusterApiProvider, SecretKeyRef};
-///
-/// // The kubeconfig that Cluster API Provider AWS makes for people.
-/// let builder = ClusterApiProvider::builder().kubeconfig_secret(|cluster| {
-///     let name = cluster.metadata.name.as_deref().unwrap_or_default();
-///     SecretKeyRef::new(format!("{name}-user-kubeconfig"), "value")
-/// });
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SecretKeyRef {
-    /// The name of the Secret.
-    pub name: String,
-    /// The key of the kubeconfig in the Secret.
-    pub key: String,
-}
-
-impl SecretKeyRef {
-    /// A Secret and a key.
-    pub fn new(name: impl Into<String>, key: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            key: key.into(),
-        }
-    }
-}
-
 /// The metadata of a Secret that show when its content changes, and whose it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {

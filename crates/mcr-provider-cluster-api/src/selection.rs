@@ -1,8 +1,8 @@
 //! Which Clusters of the hub belong to the fleet, and when.
 
-use mcr_core::hub::{Closure, is_wanted, selection_in_words};
+use mcr_core::hub::{Closure, KubeconfigOf, SecretKeyRef, is_wanted, selection_in_words};
 
-use crate::{secret::SecretKeyRef, v1beta2::Cluster};
+use crate::v1beta2::Cluster;
 
 /// The options that concern a Cluster.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +14,7 @@ pub(crate) struct Selection {
     pub(crate) select: Option<Closure<Cluster>>,
     pub(crate) ready_when: Option<Closure<Cluster>>,
     pub(crate) kubeconfig_secret: Option<Closure<Cluster, SecretKeyRef>>,
+    pub(crate) kubeconfig_of: Option<KubeconfigOf<Cluster>>,
     pub(crate) keep_while: Option<Closure<Cluster>>,
 }
 

@@ -4,14 +4,21 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
-use mcr_core::Provider;
+use mcr_core::{BoxError, Provider};
 use mcr_provider_cluster_api::{ClusterApiError, ClusterApiProvider, SecretKeyRef, v1beta2::Cluster};
 use mcr_testkit::{
     sim::{SimCluster, SimRule},
     steps::{HubProvider, Options},
 };
+use serde_json::Value;
 use support::builder;
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
@@ -21,7 +28,30 @@ fn annotation<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
     annotations.get(name).map(String::as_str)
 }
 
-struct Clusters;
+/// What the function for kubeconfigs gives whatever its Cluster has, and how often it was called.
+#[derive(Default, Clone)]
+struct Clusters {
+    given: Arc<Mutex<Option<String>>>,
+    calls: Arc<AtomicUsize>,
+}
+
+impl Clusters {
+    /// By an annotation of the Cluster.
+    async fn kubeconfig_of(self, cluster: Arc<Cluster>) -> Result<Option<Vec<u8>>, BoxError> {
+        self.calls.fetch_add(1, SeqCst);
+        let given = self.given.lock().unwrap().clone();
+        if given.is_some() {
+            return Ok(given.map(String::into_bytes));
+        }
+        match annotation(&cluster, "example.com/kubeconfig") {
+            Some("panic") => panic!("sesame"),
+            Some("error") => Err(format!("no ticket\n{}", ".".repeat(1000)).into()),
+            Some("hang") => std::future::pending().await,
+            Some("long") => Ok(Some(vec![b'#'; (1 << 20) + 1])),
+            text => Ok(text.map(|text| text.as_bytes().to_vec())),
+        }
+    }
+}
 
 impl HubProvider for Clusters {
     fn roles() -> &'static str {
@@ -29,7 +59,15 @@ impl HubProvider for Clusters {
     }
 
     fn start() -> Self {
-        Self
+        Self::default()
+    }
+
+    fn act(&self, _: &SimCluster, _: &str, value: &Value) {
+        *self.given.lock().unwrap() = value.as_str().map(str::to_owned);
+    }
+
+    fn count(&self, what: &str) -> Option<usize> {
+        (what == "calls").then(|| self.calls.load(SeqCst))
     }
 
     fn provider(&self, client: kube::Client, options: &Options) -> Arc<dyn Provider> {
@@ -53,8 +91,18 @@ impl HubProvider for Clusters {
                 .ready_when(|cluster| annotation(cluster, "example.com/up") == Some("yes"))
                 .kubeconfig_secret(|cluster| {
                     let name = annotation(cluster, "example.com/secret");
-                    SecretKeyRef::new(name.unwrap_or("access-of-a"), "config")
+                    let secret = SecretKeyRef::new(name.unwrap_or("access-of-a"), "config");
+                    match annotation(cluster, "example.com/secret-namespace") {
+                        Some(namespace) => secret.namespace(namespace),
+                        None => secret,
+                    }
                 });
+        }
+        if options.has("by_function") {
+            let this = self.clone();
+            builder = builder.kubeconfig_of(Duration::from_secs(300), move |cluster| {
+                this.clone().kubeconfig_of(cluster)
+            });
         }
         Arc::new(builder.build().unwrap())
     }
@@ -71,6 +119,8 @@ mcr_testkit::steps!(
     keep_while_keeps_a_cluster_that_is_being_deleted,
     what_does_not_match_is_not_announced_and_leaves,
     another_contract_has_its_own_readiness_and_secret,
+    a_secret_of_another_namespace_is_read_again_each_minute,
+    a_function_of_the_program_gives_kubeconfigs_and_its_faults_concern_only_its_cluster,
     a_hub_with_v1beta1_alone_is_read_as_v1beta1_and_followed_to_v1beta2,
     a_hub_without_cluster_api_gets_advice,
     a_right_that_is_missing_is_named_and_used_once_it_is_granted,

@@ -2,7 +2,8 @@
 
 use std::{collections::HashSet, fmt, fs, path::Path};
 
-use mcr_core::{AllowedPlugin, CredentialPluginPolicy};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use mcr_core::{AllowedPlugin, CredentialPluginPolicy, PluginService, plugin_at};
 use serde::Deserialize;
 
 use crate::error::AccessProvidersError;
@@ -47,6 +48,8 @@ pub struct AccessProviderConfig {
     pub(crate) env_policy: EnvPolicy,
     pub(crate) profile_args: Vec<Vec<String>>,
     pub(crate) profile_env: Vec<String>,
+    authority: Option<Vec<u8>>,
+    service: Option<PluginService>,
 }
 
 /// Whether a profile may add arguments to the plugin, with the extension [`ARGS_EXTENSION`](crate::ARGS_EXTENSION).
@@ -84,9 +87,9 @@ impl AccessProviders {
     pub fn new(
         providers: impl IntoIterator<Item = AccessProviderConfig>,
     ) -> Result<Self, AccessProvidersError> {
-        let providers: Vec<_> = providers.into_iter().collect();
+        let mut providers: Vec<_> = providers.into_iter().collect();
         let mut names = HashSet::new();
-        for (number, provider) in providers.iter().enumerate() {
+        for (number, provider) in providers.iter_mut().enumerate() {
             let name = &provider.name;
             if name.is_empty() {
                 return Err(AccessProvidersError::NoName(number));
@@ -97,8 +100,13 @@ impl AccessProviders {
             if !matches!(&*provider.api_version, V1 | V1BETA1) {
                 return Err(AccessProvidersError::ApiVersion(name.clone()));
             }
-            if !names.insert(name) {
+            if !names.insert(name.clone()) {
                 return Err(AccessProvidersError::Twice(name.clone()));
+            }
+            if provider.service.is_none() && provider.command.contains("://") {
+                let service = plugin_at(&provider.command, provider.authority.as_deref());
+                let service = service.map_err(|why| AccessProvidersError::Service(name.clone(), why))?;
+                provider.set_service(service);
             }
         }
         Ok(Self(providers))
@@ -142,6 +150,8 @@ impl AccessProviders {
                 "Replace" => EnvPolicy::Replace,
                 _ => return Err(AccessProvidersError::EnvPolicy(provider.name)),
             };
+            let authority = provider.authority.map(|data| STANDARD.decode(data)).transpose();
+            let authority = authority.map_err(|_| AccessProvidersError::Authority(provider.name.clone()))?;
             let env = exec.env.into_iter().flatten();
             providers.push(AccessProviderConfig {
                 name: provider.name,
@@ -151,6 +161,8 @@ impl AccessProviders {
                 env: env.map(|variable| (variable.name, variable.value)).collect(),
                 profile_args: provider.profile_args,
                 profile_env: provider.profile_env,
+                authority,
+                service: None,
                 install_hint: exec.install_hint.filter(|hint| !hint.is_empty()),
                 provide_cluster_info: exec.provide_cluster_info,
                 args_policy,
@@ -186,6 +198,9 @@ const V1BETA1: &str = "client.authentication.k8s.io/v1beta1";
 impl AccessProviderConfig {
     /// An access provider of this name, which runs this command: an absolute path, or a name to look up in `PATH`. The plugin
     /// speaks `client.authentication.k8s.io/v1`, and gets nothing from profiles.
+    ///
+    /// With `unix:///path/of/a/socket` or `https://host:port/path` it asks this service instead; see [`plugin_at`]. A service gets
+    /// neither arguments nor variables.
     pub fn new(name: impl Into<String>, command: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -199,7 +214,39 @@ impl AccessProviderConfig {
             env_policy: EnvPolicy::Ignore,
             profile_args: Vec::new(),
             profile_env: Vec::new(),
+            authority: None,
+            service: None,
         }
+    }
+
+    /// Lets this service answer instead of a program.
+    ///
+    /// ```
+    /// use mcr_core::PluginService;
+    /// use mcr_provider_cluster_inventory::AccessProviderConfig;
+    ///
+    /// # fn example(secret_reader: PluginService) {
+    /// // Such as `mcr_exec_secretreader::service(hub)`.
+    /// let config = AccessProviderConfig::new("kubeconfig-secretreader", "")
+    ///     .service(secret_reader)
+    ///     .provide_cluster_info(true);
+    /// # }
+    /// ```
+    pub fn service(mut self, service: PluginService) -> Self {
+        self.set_service(service);
+        self
+    }
+
+    /// No program has the command then, so no other access provider is mistaken for this one.
+    fn set_service(&mut self, service: PluginService) {
+        self.command = format!("service:{}", self.name);
+        self.service = Some(service);
+    }
+
+    /// Sets the authority that has signed the certificate of a service at an https address, in PEM. Default: those of this machine.
+    pub fn certificate_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authority = Some(pem.into());
+        self
     }
 
     /// What this access provider lets a profile ask for.
@@ -208,6 +255,10 @@ impl AccessProviderConfig {
         let own = own.fold(AllowedPlugin::new(&self.command), |plugin, (name, value)| {
             plugin.env_value(name, value)
         });
+        let own = match &self.service {
+            Some(service) => own.service(service.clone()),
+            None => own,
+        };
         let plugin = own
             .cluster_info(self.provide_cluster_info)
             .args_after(&self.args, [""; 0])
@@ -322,6 +373,8 @@ struct Provider {
     profile_args: Vec<Vec<String>>,
     #[serde(default, rename = "mcr.dev/profileSourcedEnvVars")]
     profile_env: Vec<String>,
+    #[serde(default, rename = "mcr.dev/certificateAuthorityData")]
+    authority: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -2,8 +2,8 @@ use std::{sync::Arc, time::Duration};
 
 use kube::Client;
 use mcr_core::{
-    AccessPolicy, WatchSettings,
-    hub::{Closure, HubOptions, Namespaces, OptionError},
+    AccessPolicy, BoxError, WatchSettings,
+    hub::{Closure, HubOptions, KubeconfigOf, Namespaces, OptionError, SecretKeyRef},
 };
 
 use crate::{
@@ -29,13 +29,17 @@ pub struct ClusterInventoryProviderBuilder {
     placement: Option<PlacementDecisions>,
     providers: Option<Arc<AccessProviders>>,
     consumer: Option<Arc<str>>,
+    secret: Option<Closure<ClusterProfile, SecretKeyRef>>,
+    function: Option<KubeconfigOf<ClusterProfile>>,
     only: Option<&'static str>,
 }
 
 impl ClusterInventoryProvider {
-    /// A builder. [`client`](ClusterInventoryProviderBuilder::client) is required, and either
-    /// [`access_providers`](ClusterInventoryProviderBuilder::access_providers) or
-    /// [`consumer_secrets`](ClusterInventoryProviderBuilder::consumer_secrets). All other options have defaults.
+    /// A builder. [`client`](ClusterInventoryProviderBuilder::client) is required, and one way to reach clusters:
+    /// [`access_providers`](ClusterInventoryProviderBuilder::access_providers),
+    /// [`consumer_secrets`](ClusterInventoryProviderBuilder::consumer_secrets),
+    /// [`kubeconfig_secret`](ClusterInventoryProviderBuilder::kubeconfig_secret) or
+    /// [`kubeconfig_of`](ClusterInventoryProviderBuilder::kubeconfig_of). All other options have defaults.
     pub fn builder() -> ClusterInventoryProviderBuilder {
         ClusterInventoryProviderBuilder {
             hub: HubOptions::new("cluster-inventory"),
@@ -43,6 +47,8 @@ impl ClusterInventoryProvider {
             placement: None,
             providers: None,
             consumer: None,
+            secret: None,
+            function: None,
             only: None,
         }
     }
@@ -76,6 +82,39 @@ impl ClusterInventoryProviderBuilder {
     /// right to list and watch Secrets.
     pub fn consumer_secrets(mut self, consumer: impl Into<Arc<str>>) -> Self {
         self.consumer = Some(consumer.into());
+        self
+    }
+
+    /// Takes the kubeconfig of a cluster from the Secret of the hub that this predicate names, for ClusterProfiles that are ready.
+    ///
+    /// The Secret is read when its ClusterProfile changes, and again each minute. The client needs the right to get it, and no right to
+    /// list or watch Secrets. Whoever writes a ClusterProfile chooses the Secret if the predicate takes more than the name from it.
+    ///
+    /// ```
+    /// use mcr_provider_cluster_inventory::{ClusterInventoryProvider, SecretKeyRef};
+    ///
+    /// let builder = ClusterInventoryProvider::builder().kubeconfig_secret(|profile| {
+    ///     let name = profile.metadata.name.as_deref().unwrap_or_default();
+    ///     SecretKeyRef::new(name, "kubeconfig").namespace("credentials")
+    /// });
+    /// ```
+    pub fn kubeconfig_secret(
+        mut self,
+        secret: impl Fn(&ClusterProfile) -> SecretKeyRef + Send + Sync + 'static,
+    ) -> Self {
+        self.secret = Some(Closure::new(secret));
+        self
+    }
+
+    /// Takes the kubeconfigs from a function instead, for ClusterProfiles that are ready. None: there is no kubeconfig yet. The rules are
+    /// those of `kubeconfig_of` for Clusters of Cluster API: it is called when its ClusterProfile changes, after `every`, and after a
+    /// failure; it must not block, and its errors are shown.
+    pub fn kubeconfig_of<F, R>(mut self, every: Duration, function: F) -> Self
+    where
+        F: Fn(Arc<ClusterProfile>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Option<Vec<u8>>, BoxError>> + Send + 'static,
+    {
+        self.function = Some(KubeconfigOf::new(every, function));
         self
     }
 
@@ -151,6 +190,15 @@ impl ClusterInventoryProviderBuilder {
         self
     }
 
+    /// Keeps a cluster engaged that was ready once, also while it is not ready: for cluster managers whose reports of health flap. The
+    /// fleet finds out by itself whether a cluster answers. Default: such a cluster is suspended.
+    ///
+    /// A cluster that is not ready when the program starts waits.
+    pub fn sticky_readiness(mut self) -> Self {
+        self.selection.sticky = true;
+        self
+    }
+
     /// Sets what the ClusterProfiles and Secrets of this provider may use. Default: the policy of the fleet,
     /// `FleetSettings::access_policy`.
     ///
@@ -189,7 +237,7 @@ impl ClusterInventoryProviderBuilder {
     /// # Errors
     /// [`ClusterInventoryError`] if there is no client, if there is not exactly one way to reach clusters, or if a namespace, the
     /// label selector, the placement or the consumer is invalid.
-    pub fn build(mut self) -> Result<ClusterInventoryProvider, ClusterInventoryError> {
+    pub fn build(self) -> Result<ClusterInventoryProvider, ClusterInventoryError> {
         // Without a namespace of their own, PlacementDecisions are in those of the inventories.
         let of_placement = self
             .placement
@@ -201,14 +249,24 @@ impl ClusterInventoryProviderBuilder {
             options.check()?;
         }
         self.hub.client.as_ref().ok_or(OptionError::NoHub)?;
-        let access = match (self.providers.take(), self.consumer.take()) {
-            (Some(providers), None) => Access::Plugins(providers),
-            (None, Some(consumer)) if is_label_value(&consumer) => Access::Secrets(consumer),
-            (None, Some(consumer)) => return Err(ClusterInventoryError::Consumer(consumer.to_string())),
-            (None, None) => return Err(ClusterInventoryError::NoAccess),
-            (Some(_), Some(_)) => return Err(ClusterInventoryError::TwoAccesses),
-        };
+        if let Some(wrong) = self
+            .consumer
+            .as_ref()
+            .filter(|consumer| !is_label_value(consumer))
+        {
+            return Err(ClusterInventoryError::Consumer(wrong.to_string()));
+        }
         let hub = self.hub.check()?;
+        let of_secret = self
+            .secret
+            .map(|secret| KubeconfigOf::in_secret(hub.client.clone(), secret));
+        let mut ways = (self.providers.map(Access::Plugins).into_iter())
+            .chain(self.consumer.map(Access::Secrets))
+            .chain(of_secret.into_iter().chain(self.function).map(Access::Computed));
+        let access = ways.next().ok_or(ClusterInventoryError::NoAccess)?;
+        if ways.next().is_some() {
+            return Err(ClusterInventoryError::TwoAccesses);
+        }
         let placement = self.placement;
         if let Some(wrong) = placement
             .as_ref()

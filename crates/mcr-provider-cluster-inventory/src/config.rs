@@ -3,12 +3,12 @@ use std::{fmt, sync::Arc};
 use k8s_openapi::api::core::v1::Secret;
 use mcr_core::{
     WatchRequest,
-    hub::{Hub, Memory, Versions},
+    hub::{Hub, KubeconfigOf, Memory, Versions},
 };
 
 use crate::{
     access_providers::AccessProviders, facts::OLD_VERSION, placement::PlacementDecisions,
-    secret::CONSUMER_LABEL, selection::Selection,
+    secret::CONSUMER_LABEL, selection::Selection, v1alpha2::ClusterProfile,
 };
 
 pub(crate) const PROFILES: Versions = Versions {
@@ -44,6 +44,8 @@ pub(crate) enum Access {
     Plugins(Arc<AccessProviders>),
     /// In a Secret for this consumer.
     Secrets(Arc<str>),
+    /// In what this function gives.
+    Computed(KubeconfigOf<ClusterProfile>),
 }
 
 impl fmt::Debug for Access {
@@ -54,6 +56,7 @@ impl fmt::Debug for Access {
                 f.debug_list().entries(names).finish()
             }
             Self::Secrets(consumer) => write!(f, "Secrets of {consumer}"),
+            Self::Computed(function) => function.fmt(f),
         }
     }
 }
@@ -61,7 +64,7 @@ impl fmt::Debug for Access {
 impl Config {
     pub(crate) fn consumer(&self) -> Option<&Arc<str>> {
         match &self.access {
-            Access::Plugins(_) => None,
+            Access::Plugins(_) | Access::Computed(_) => None,
             Access::Secrets(consumer) => Some(consumer),
         }
     }

@@ -8,17 +8,18 @@ use std::{
 use futures::FutureExt;
 use mcr_core::{
     BoxError, HubEvent, ObjectKey, WatchError, WatchProblem,
-    hub::{Decide, Decoded, Inventory, Judge, Outcome, Verdict},
+    hub::{Called, ComputedKubeconfigs, Decide, Decoded, Inventory, Judge, Outcome, Verdict},
 };
 use tokio::time::Instant;
 
 use crate::{
-    config::{Config, Ids, PROFILES},
+    config::{Access, Config, Ids, PROFILES},
     duplicates::{Duplicates, Group},
     facts::{Facts, MEMBER_ID_LABEL, State},
     offer::Offer,
     placement::{Chosen, Slice},
     secret::{CONSUMER_LABEL, KUBECONFIG_KEY, PROFILE_LABEL, SecretFacts},
+    v1alpha2::ClusterProfile,
 };
 
 /// What happens. The number is that of the namespace whose watch reports it.
@@ -27,6 +28,8 @@ pub(crate) enum Event {
     Secret(usize, HubEvent<Arc<SecretFacts>>),
     /// PlacementDecisions can name ClusterProfiles of all namespaces.
     Decision(HubEvent<Slice>),
+    /// A call of the function for kubeconfigs has ended.
+    Called(Called),
     /// Whether the hub serves ClusterProfiles in another version now.
     Moved(Option<BoxError>),
 }
@@ -50,6 +53,10 @@ pub(crate) struct Decisions {
     secrets_listed: HashSet<usize>,
     /// So many watches of PlacementDecisions have not listed them yet.
     decisions_unlisted: usize,
+    /// None: kubeconfigs are described in profiles or Secrets.
+    computed: Option<ComputedKubeconfigs<ClusterProfile>>,
+    /// The time of these decisions.
+    now: Instant,
 }
 
 impl Decide for Decisions {
@@ -57,7 +64,8 @@ impl Decide for Decisions {
     /// It parses kubeconfigs.
     const BLOCKS: bool = true;
 
-    fn decide(&mut self, events: Vec<Event>, _: Instant) -> Outcome<Event> {
+    fn decide(&mut self, events: Vec<Event>, now: Instant) -> Outcome<Event> {
+        self.now = now;
         let (mut tasks, mut error) = (Vec::new(), None);
         let (mut decided, mut listed) = (false, false);
         for event in events {
@@ -111,6 +119,12 @@ impl Decide for Decisions {
                 Event::Decision(HubEvent::Failing(problem)) if self.decisions_unlisted > 0 => {
                     error = error.or(no_decisions(&problem));
                 }
+                Event::Called(called) => {
+                    let computed = self.computed.as_mut();
+                    if let Some(key) = computed.and_then(|computed| computed.ended(called, now)) {
+                        self.announce(&key);
+                    }
+                }
                 Event::Moved(moved) => error = error.or(moved),
                 // An outage, which the watch logs.
                 Event::Profile(..) | Event::Secret(..) | Event::Decision(_) => {}
@@ -125,6 +139,8 @@ impl Decide for Decisions {
                 self.announce(&key);
             }
         }
+        let calls = self.computed.iter_mut().flat_map(|computed| computed.start(now));
+        tasks.extend(calls.map(|call| call.map(Event::Called).boxed()));
         let outcome = Outcome::from(self.inventory.take_changes());
         Outcome {
             tasks,
@@ -132,13 +148,27 @@ impl Decide for Decisions {
             ..outcome
         }
     }
+
+    fn due(&self) -> Option<Instant> {
+        self.computed.as_ref()?.due()
+    }
 }
 
 impl Decisions {
     pub(crate) fn new(config: Arc<Config>, version: &'static str, judge: Judge) -> Self {
         let profiles = config.hub.namespaces.len().max(1);
         let (secrets, decisions) = (config.secrets().len(), config.decisions().len());
+        let computed = match &config.access {
+            Access::Computed(function) => Some(ComputedKubeconfigs::new(
+                &config.hub,
+                judge.clone(),
+                function.clone(),
+            )),
+            _ => None,
+        };
         Self {
+            computed,
+            now: Instant::now(),
             inventory: Inventory::new(
                 "ClusterProfile",
                 profiles + secrets + decisions,
@@ -225,7 +255,10 @@ impl Decisions {
             }
         }
         let before = self.facts(key);
-        self.inventory.applied(key, name, facts);
+        if self.inventory.applied(key, name, facts) {
+            // What a function has given is for the profile that had the name before.
+            self.call_no_more(key);
+        }
         let after = self.facts(key);
         let is_invalid = |facts: &Option<Arc<Facts>>| {
             let facts = facts.as_ref();
@@ -260,6 +293,7 @@ impl Decisions {
     }
 
     fn remove(&mut self, key: &ObjectKey) {
+        self.call_no_more(key);
         let facts = self.facts(key);
         self.inventory.deleted(key);
         if let Some(facts) = facts
@@ -300,6 +334,12 @@ impl Decisions {
         }
     }
 
+    fn call_no_more(&mut self, key: &ObjectKey) {
+        if let Some(computed) = &mut self.computed {
+            computed.forget(key);
+        }
+    }
+
     fn announce_group(&mut self, group: &Group) {
         for key in self.duplicates.all(group) {
             self.announce(&key);
@@ -311,7 +351,14 @@ impl Decisions {
         let Some(facts) = self.facts(key) else {
             return self.inventory.announce(key, None);
         };
-        let verdict = self.verdict(key, &facts);
+        let engaged = self.inventory.memory().is_engaged(key);
+        let verdict = match self.unready(key, &facts, engaged) {
+            Ok(()) => self.verdict(key, &facts, engaged),
+            Err(waits) => {
+                self.call_no_more(key);
+                waits.map(Verdict::Waiting)
+            }
+        };
         let is_announced = matches!(verdict, Some(Verdict::Good(_) | Verdict::Waiting(_)));
         self.inventory.announce(key, verdict);
         if is_announced {
@@ -323,17 +370,20 @@ impl Decisions {
         }
     }
 
-    /// None if something is not known yet.
-    fn verdict(&self, key: &ObjectKey, facts: &Facts) -> Option<Verdict> {
-        let engaged = self.inventory.memory().is_engaged(key);
+    /// The number of the namespace of a profile.
+    fn place(&self, key: &ObjectKey) -> usize {
         let namespaces = &self.config.hub.namespaces;
         let at = namespaces
             .iter()
             .position(|name| Some(&**name) == key.namespace.as_deref());
-        let at = at.unwrap_or_default();
+        at.unwrap_or_default()
+    }
+
+    /// An error is the reason why a cluster is not to be engaged now, or None if that is not known yet.
+    fn unready(&self, key: &ObjectKey, facts: &Facts, engaged: bool) -> Result<(), Option<Arc<str>>> {
         if let Some(group) = Group::of(key, facts) {
-            if !self.profiles_listed.contains(&at) || self.decisions_unlisted > 0 {
-                return None;
+            if !self.profiles_listed.contains(&self.place(key)) || self.decisions_unlisted > 0 {
+                return Err(None);
             }
             if let Some(first) = self.duplicates.first(&group).filter(|first| **first != key.name) {
                 let why = format!(
@@ -341,15 +391,19 @@ impl Decisions {
                      fleet has the cluster once, as {first}; to select this one, use `labels` or `managers`",
                     group.member_id()
                 );
-                return Some(Verdict::Waiting(why.into()));
+                return Err(Some(why.into()));
             }
         }
         match &facts.state {
-            State::Unready(why) => return Some(Verdict::Waiting(why.clone())),
+            State::Unready(why) if !(engaged && self.config.selection.sticky) => Err(Some(why.clone())),
             // The manager of the inventory has trouble, which takes nothing from a cluster that is engaged.
-            State::Unknown(why) if !engaged => return Some(Verdict::Waiting(why.clone())),
-            _ => {}
+            State::Unknown(why) if !engaged => Err(Some(why.clone())),
+            _ => Ok(()),
         }
+    }
+
+    /// What follows for a cluster that is to be engaged. None if something is not known yet.
+    fn verdict(&mut self, key: &ObjectKey, facts: &Facts, engaged: bool) -> Option<Verdict> {
         let profile = format!("ClusterProfile {key}");
         let broken = |object: &str, why: Arc<str>| {
             Some(Verdict::Broken {
@@ -367,8 +421,12 @@ impl Decisions {
                     Err(problem) => broken(&of_profile, problem.text),
                 };
             }
+            Offer::Computed(profile) => {
+                let computed = self.computed.as_mut()?;
+                return computed.verdict("ClusterProfile", (key, profile), engaged, self.now);
+            }
             // A second one may come yet.
-            Offer::Secret if !self.secrets_listed.contains(&at) => return None,
+            Offer::Secret if !self.secrets_listed.contains(&self.place(key)) => return None,
             Offer::Secret => {
                 let consumer = self.config.consumer().map_or("", |consumer| consumer);
                 let labels = format!(

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use mcr_core::hub::OptionError;
+use mcr_core::{PluginAddressError, hub::OptionError};
 
 /// The error of building a [`ClusterInventoryProvider`](crate::ClusterInventoryProvider): an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,11 +13,13 @@ pub enum ClusterInventoryError {
     Hub(#[from] OptionError),
     /// There is no strategy to reach clusters.
     #[error(
-        "there is no way to reach the clusters; give `access_providers`, or `consumer_secrets` for kubeconfigs in Secrets"
+        "there is no way to reach the clusters; give `access_providers`, or one of `consumer_secrets`, `kubeconfig_secret` and `kubeconfig_of`"
     )]
     NoAccess,
     /// There are two strategies to reach clusters.
-    #[error("`access_providers` and `consumer_secrets` exclude each other; leave one of them out")]
+    #[error(
+        "`access_providers`, `consumer_secrets`, `kubeconfig_secret` and `kubeconfig_of` exclude each other; leave all but one out"
+    )]
     TwoAccesses,
     /// A key of PlacementDecisions that can't be the value of a label.
     #[error(
@@ -53,6 +55,14 @@ pub enum AccessProvidersError {
     /// An access provider without a command.
     #[error("the access provider {0:?} has no command; give its execConfig one, the path of the plugin")]
     NoCommand(String),
+    /// The command of an access provider is no address of a service.
+    #[error("the command of the access provider {0:?} is an address, and {1}")]
+    Service(String, PluginAddressError),
+    /// The certificate authority of a service is not base64.
+    #[error(
+        "mcr.dev/certificateAuthorityData of the access provider {0:?} is not base64; write the PEM of the authority as in a kubeconfig"
+    )]
+    Authority(String),
     /// An access provider with an unknown version of the protocol.
     #[error(
         "the execConfig of the access provider {0:?} has an apiVersion that is none of client.authentication.k8s.io/v1 and \

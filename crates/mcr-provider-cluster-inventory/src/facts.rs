@@ -10,7 +10,7 @@ use mcr_core::{
 };
 
 use crate::{
-    access_providers::AccessProviders,
+    config::Access,
     offer::Offer,
     selection::{Ready, Selection},
     v1alpha1,
@@ -36,7 +36,7 @@ pub const NAMESPACE_PROPERTY: &str = "namespace";
 pub const PROFILE_PROPERTY: &str = "profile";
 
 /// The facts of a ClusterProfile that belongs to the fleet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) description: Description,
     pub(crate) created: Option<Time>,
@@ -66,8 +66,7 @@ impl Described for Facts {
 pub(crate) struct Lens {
     pub(crate) version: &'static str,
     pub(crate) selection: Arc<Selection>,
-    /// None: kubeconfigs are in Secrets.
-    pub(crate) providers: Option<Arc<AccessProviders>>,
+    pub(crate) access: Access,
 }
 
 impl Lens {
@@ -114,9 +113,10 @@ impl Lens {
                 ..Description::of(profile)
             },
             state: state(profile, &self.selection.ready),
-            offer: match &self.providers {
-                Some(providers) => Offer::of(offered, providers, names_file),
-                None => Offer::Secret,
+            offer: match &self.access {
+                Access::Plugins(providers) => Offer::of(offered, providers, names_file),
+                Access::Secrets(_) => Offer::Secret,
+                Access::Computed(_) => Offer::Computed(Arc::new(profile.clone())),
             },
         })
     }

@@ -30,6 +30,7 @@ pub use access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, En
 pub use builder::ClusterInventoryProviderBuilder;
 pub use error::{AccessProvidersError, ClusterInventoryError};
 pub use facts::{MANAGER_PROPERTY, MEMBER_ID_LABEL, NAMESPACE_PROPERTY, PROFILE_PROPERTY, VERSION_PROPERTY};
+pub use mcr_core::hub::SecretKeyRef;
 pub use offer::{ARGS_EXTENSION, ENV_EXTENSION, EXEC_EXTENSION};
 pub use placement::{DECISION_KEY_LABEL, PLACEMENT_KEY_LABEL, PlacementDecisions};
 pub use provider::ClusterInventoryProvider;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     access_providers::{AccessProviderConfig, AccessProviders, ArgsPolicy, EnvPolicy},
-    v1alpha2::{AccessProvider, Cluster},
+    v1alpha2::{AccessProvider, Cluster, ClusterProfile},
 };
 
 /// The extension of a profile's `cluster` that becomes the configuration of the plugin, in `spec.cluster.config` of
@@ -23,7 +23,7 @@ pub const ENV_EXTENSION: &str = "clusterprofiles.multicluster.x-k8s.io/exec/addi
 /// A name is cut to so many characters in error texts.
 const LONGEST_NAME: usize = 63;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Offer {
     /// Nothing that this program can use. With the reason.
     Nothing(Arc<str>),
@@ -33,6 +33,8 @@ pub(crate) enum Offer {
     Kubeconfig(Arc<Kubeconfig>),
     /// The kubeconfig is in a Secret.
     Secret,
+    /// A function of the program gives the kubeconfig for this profile.
+    Computed(Arc<ClusterProfile>),
 }
 
 impl Offer {

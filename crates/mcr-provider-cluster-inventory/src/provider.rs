@@ -36,7 +36,7 @@ impl Provider for ClusterInventoryProvider {
         let (client, namespaces) = (hub.client.clone(), hub.namespaces.clone());
         let plugins = match &self.0.access {
             Access::Plugins(plugins) => Some(&**plugins),
-            Access::Secrets(_) => None,
+            Access::Secrets(_) | Access::Computed(_) => None,
         };
         let doctor = InventoryDoctor::new(client, namespaces, hub.labels.clone(), plugins);
         Some(Arc::new(doctor))
@@ -75,10 +75,7 @@ impl Provider for ClusterInventoryProvider {
             let lens = Lens {
                 version,
                 selection: config.selection.clone(),
-                providers: match &config.access {
-                    Access::Plugins(providers) => Some(providers.clone()),
-                    Access::Secrets(_) => None,
-                },
+                access: config.access.clone(),
             };
             let profiles = hub.objects(&PROFILES.resource(version)).into_iter().enumerate();
             let profiles = profiles.map(|(at, request)| {

@@ -13,6 +13,8 @@ pub(crate) struct Selection {
     pub(crate) managers: Vec<String>,
     pub(crate) select: Option<Closure<ClusterProfile>>,
     pub(crate) ready: Ready,
+    /// Whether a cluster that was ready stays engaged when it is not ready any more.
+    pub(crate) sticky: bool,
 }
 
 /// When a cluster can be engaged.
@@ -29,6 +31,7 @@ impl Default for Selection {
             managers: Vec::new(),
             select: None,
             ready: Ready::Condition("ControlPlaneHealthy".into()),
+            sticky: false,
         }
     }
 }

@@ -4,18 +4,24 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use mcr_core::{Provider, hub::OptionError as O};
+use mcr_core::{PluginAddressError, PluginService, Provider, hub::OptionError as O};
 use mcr_provider_cluster_inventory::{
-    AccessProviderConfig, AccessProviders, ClusterInventoryError as E, ClusterInventoryProvider,
-    ClusterInventoryProviderBuilder, PlacementDecisions,
+    AccessProviderConfig, AccessProviders, AccessProvidersError, ClusterInventoryError as E,
+    ClusterInventoryProvider, ClusterInventoryProviderBuilder, PlacementDecisions, SecretKeyRef,
 };
 use mcr_testkit::{
     sim::{SimCluster, SimRule},
-    steps::{HubProvider, Options},
+    steps::{HubProvider, Options, kubeconfig},
 };
 use support::{MANIFEST, locally};
+
+/// The service of the access provider `p`, which is never called.
+fn service() -> AccessProviders {
+    let service = PluginService::new(|_| async { Err("it is called".into()) });
+    AccessProviders::new([AccessProviderConfig::new("p", "").service(service)]).unwrap()
+}
 
 /// The plugin of the access provider `p`, which is never run.
 fn plugins() -> AccessProviders {
@@ -42,10 +48,31 @@ impl HubProvider for Profiles {
 
     fn provider(&self, client: kube::Client, options: &Options) -> Arc<dyn Provider> {
         let mut builder = builder(client).managers(options.texts("managers"));
-        builder = match options.text("consumer") {
-            Some(consumer) => builder.consumer_secrets(consumer),
-            None => builder.access_providers(plugins()),
+        builder = match options.text("access").as_deref() {
+            _ if options.has("consumer") => builder.consumer_secrets(options.text("consumer").unwrap()),
+            Some("secret") => builder.kubeconfig_secret(|profile| {
+                SecretKeyRef::new(
+                    format!("{}-for-me", profile.metadata.name.as_ref().unwrap()),
+                    "Config",
+                )
+            }),
+            Some("function") => builder.kubeconfig_of(Duration::from_secs(300), |profile| async move {
+                match profile.property("region") {
+                    Some("eu") => Ok(Some(kubeconfig("one").into())),
+                    Some(region) => Err(format!("no clusters in {region}").into()),
+                    None => Ok(None),
+                }
+            }),
+            Some("service") => {
+                let service = service();
+                let policy = locally(&[]).credential_plugins(service.plugin_policy());
+                builder.access_policy(policy).access_providers(service)
+            }
+            _ => builder.access_providers(plugins()),
         };
+        if options.has("sticky") {
+            builder = builder.sticky_readiness();
+        }
         let namespaces = options.texts("namespaces");
         if !namespaces.is_empty() {
             builder = builder.namespaces(namespaces);
@@ -88,6 +115,10 @@ mcr_testkit::steps!(
     what_is_not_selected_is_not_announced_and_leaves,
     heartbeats_and_watches_that_break_change_nothing,
     secrets_of_the_consumer_are_followed_and_no_others_are_asked_for,
+    the_secret_that_the_program_names_is_read_again_each_minute_while_its_cluster_is_ready,
+    a_function_of_the_program_gives_kubeconfigs,
+    a_service_of_the_operator_takes_the_place_of_a_program,
+    sticky_readiness_keeps_what_was_ready_once,
     a_profile_created_anew_is_another_cluster_and_a_new_address_is_followed,
     the_best_version_that_the_hub_serves_is_read_and_credential_providers_are_a_fallback_of_v1alpha1,
     hostile_profiles_concern_only_their_own_cluster,
@@ -135,6 +166,32 @@ async fn p_55_to_58_wrong_options_are_refused_and_right_ones_are_shown_without_a
         assert_eq!(built.build().unwrap_err(), error);
     }
     assert!(bare().consumer_secrets("me").build().is_ok());
+    let named = good().kubeconfig_secret(|_| SecretKeyRef::new("a", "b"));
+    assert_eq!(named.build().unwrap_err(), E::TwoAccesses);
+    let at = |command: &str| AccessProviders::new([AccessProviderConfig::new("p", command)]);
+    assert!(at("unix:///run/p.sock").is_ok());
+    for address in ["unix://p.sock", "http://p", "https://me:SECRET@p"] {
+        let error = at(address).unwrap_err();
+        assert_eq!(
+            error,
+            AccessProvidersError::Service("p".into(), PluginAddressError::Address)
+        );
+        assert!(!error.to_string().contains("SECRET"));
+    }
+    let file = |data: &str| {
+        let exec = r#"{"apiVersion": "client.authentication.k8s.io/v1", "command": "https://p"}"#;
+        AccessProviders::from_json(format!(
+            r#"{{"providers": [{{"name": "p", "execConfig": {exec}, "mcr.dev/certificateAuthorityData": "{data}"}}]}}"#
+        ))
+    };
+    assert_eq!(
+        file("%").unwrap_err(),
+        AccessProvidersError::Authority("p".into())
+    );
+    assert!(matches!(
+        file("c2VzYW1l").unwrap_err(),
+        AccessProvidersError::Service(_, PluginAddressError::Tls(_))
+    ));
     let provider = good()
         .labels("a=b")
         .managers(["ocm"])

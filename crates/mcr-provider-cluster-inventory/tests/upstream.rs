@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
@@ -21,6 +21,11 @@ use mcr_testkit::{
 use serde_json::{Value, json};
 use support::{access, client, hub, locally, object, plugin, prints};
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixListener,
+    task::JoinSet,
+};
 
 /// What never comes is given up after this.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,6 +46,33 @@ async fn keeper(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube:
     Ok(Action::await_change())
 }
 
+/// The plugin as a service: each document that comes is a run, and is answered with the token in the file.
+async fn serve(listener: UnixListener, token: PathBuf, runs: PathBuf) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"}}") {
+            assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+        }
+        let request = String::from_utf8(request).unwrap();
+        assert!(
+            request.starts_with("POST / ") && request.contains("ExecCredential"),
+            "{request}"
+        );
+        let all = fs::read_to_string(&runs).unwrap_or_default();
+        fs::write(&runs, format!("{all}run\n")).unwrap();
+        let token = fs::read_to_string(&token).unwrap();
+        let version = "client.authentication.k8s.io/v1";
+        let answer = json!({"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}});
+        let answer = answer.to_string();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
+        stream
+            .write_all(format!("{head}{answer}").as_bytes())
+            .await
+            .unwrap();
+    }
+}
+
 /// A hub, a member with animals, and a manager.
 struct World {
     hub: SimCluster,
@@ -48,11 +80,14 @@ struct World {
     folder: TempDir,
     fleet: mcr::Fleet,
     running: Background<()>,
+    _service: JoinSet<()>,
 }
 
 impl World {
-    /// `options` gets the plugin, the access provider `p`. `profile` changes the ClusterProfile of the member.
+    /// `options` gets the plugin, the access provider `p`: a program, or a service on a socket. `profile` changes the ClusterProfile of
+    /// the member.
     async fn new(
+        is_service: bool,
         options: impl FnOnce(ClusterInventoryProviderBuilder, AccessProviders) -> ClusterInventoryProviderBuilder,
         profile: impl FnOnce(&mut Value),
     ) -> Self {
@@ -69,7 +104,15 @@ impl World {
         fs::write(&token, member.cluster().admin_token()).unwrap();
         let text = prints(&format!("$(cat {})", token.display()));
         let program = plugin(&folder, &format!("echo run >> {}\n{text}", runs.display()));
-        let config = AccessProviderConfig::new("p", program.to_str().unwrap());
+        let (socket, mut service) = (folder.path().join("p.sock"), JoinSet::new());
+        let config = if is_service {
+            service.spawn(serve(UnixListener::bind(&socket).unwrap(), token, runs));
+            AccessProviderConfig::new("p", format!("unix://{}", socket.display()))
+        } else {
+            AccessProviderConfig::new("p", program.to_str().unwrap())
+        };
+        let plugins = AccessProviders::new([config]).unwrap();
+        let policy = locally(&[]).credential_plugins(plugins.plugin_policy());
         let hub = hub(SimCluster::builder());
         let access = access("p", &member.url(), &member.ca_pem(), json!({}));
         let mut described = object(
@@ -83,12 +126,10 @@ impl World {
         let builder = ClusterInventoryProvider::builder()
             .client(client(&hub))
             .all_namespaces();
-        let provider = options(builder, AccessProviders::new([config]).unwrap())
-            .build()
-            .unwrap();
+        let provider = options(builder, plugins).build().unwrap();
         let manager = Manager::builder()
             .provider(provider)
-            .settings(|settings| settings.access_policy = locally(&[&program]))
+            .settings(|settings| settings.access_policy = policy)
             .controller(Controller::<ConfigMap>::new("keeper").build(keeper, Arc::new(())))
             .build()
             .unwrap();
@@ -107,6 +148,7 @@ impl World {
             folder,
             fleet,
             running,
+            _service: service,
         }
     }
 
@@ -173,7 +215,7 @@ fn lives(member: &SimServer, name: &str, type_: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_34_to_39_clusters_are_reached_with_secrets_whose_token_may_change() {
     let no_access = |profile: &mut Value| profile["status"]["accessProviders"] = json!([]);
-    let world = World::new(|builder, _| builder.consumer_secrets("me"), no_access).await;
+    let world = World::new(false, |builder, _| builder.consumer_secrets("me"), no_access).await;
     world.five_cases().await;
     world.second_user();
     let mut secret = world.hub.get("secrets", "default/member-for-me").unwrap();
@@ -183,24 +225,32 @@ async fn p_34_to_39_clusters_are_reached_with_secrets_whose_token_may_change() {
     world.running.stop().await;
 }
 
-/// A plugin runs once, and again when its credential is refused.
+/// A plugin runs once, and again when its credential is refused, as a program and as a service.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_40_to_44_clusters_are_reached_with_access_providers() {
-    let world = World::new(|builder, plugins| builder.access_providers(plugins), |_| {}).await;
-    world.five_cases().await;
-    let runs = || fs::read_to_string(world.folder.path().join("runs")).unwrap();
-    assert_eq!(runs(), "run\n");
-    world.second_user();
-    fs::write(world.folder.path().join("token"), "second").unwrap();
-    world.revoked().await;
-    assert_eq!(runs(), "run\nrun\n");
-    world.running.stop().await;
+    for is_service in [false, true] {
+        let world = World::new(
+            is_service,
+            |builder, plugins| builder.access_providers(plugins),
+            |_| {},
+        )
+        .await;
+        world.five_cases().await;
+        let runs = || fs::read_to_string(world.folder.path().join("runs")).unwrap();
+        assert_eq!(runs(), "run\n");
+        world.second_user();
+        fs::write(world.folder.path().join("token"), "second").unwrap();
+        world.revoked().await;
+        assert_eq!(runs(), "run\nrun\n");
+        world.running.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p_45_to_54_credential_providers_are_deprecated_and_an_own_predicate_reports_which_clusters_are_ready()
  {
     let world = World::new(
+        false,
         |builder, plugins| builder.access_providers(plugins).v1alpha1().ready_when(|_| true),
         |profile| {
             let access = profile["status"]["accessProviders"].take();

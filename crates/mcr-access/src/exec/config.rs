@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::service::PluginService;
 use crate::endpoint::Endpoint;
 
 /// The deadline of plugins without one of their own.
@@ -37,6 +38,8 @@ pub(crate) struct PluginConfig {
     pub(crate) cluster: Option<ClusterInfo>,
     pub(crate) deadline: Duration,
     pub(super) install_hint: Option<String>,
+    /// What answers in the place of a program.
+    pub(crate) service: Option<PluginService>,
 }
 
 /// The cluster that a plugin is to log in to.

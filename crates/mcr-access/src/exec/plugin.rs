@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     config::{ApiVersion, ClusterInfo, DEFAULT_DEADLINE, PluginConfig},
+    service::PluginService,
     shared::SharedPlugin,
 };
 use crate::{
@@ -65,6 +66,7 @@ impl ExecPlugin {
             cluster: None,
             deadline: DEFAULT_DEADLINE,
             install_hint: None,
+            service: None,
         };
         Self {
             config: Arc::new(config),
@@ -85,16 +87,22 @@ impl ExecPlugin {
         &self.config
     }
 
-    /// A new source that runs the same program with the command and the deadline that a policy admits. The program gets
-    /// `endpoint` as its cluster.
-    pub(crate) fn admitted(&self, command: PathBuf, deadline: Duration, endpoint: &Endpoint) -> Self {
+    /// A new source that runs the same program with the command, the service and the deadline that a policy admits. The
+    /// program gets `endpoint` as its cluster.
+    pub(crate) fn admitted(
+        &self,
+        (command, service): (PathBuf, Option<PluginService>),
+        deadline: Duration,
+        endpoint: &Endpoint,
+    ) -> Self {
         let mut config = self.config.clone();
         let cluster = config.cluster.as_ref();
         let is_same_endpoint = cluster.is_none_or(|cluster| cluster.endpoint == *endpoint);
         // Most policies change nothing. The new source then shares the configuration, which saves memory.
-        if !is_same_endpoint || config.command != command || config.deadline != deadline {
+        let is_same_program = config.command == command && config.service == service;
+        if !is_same_endpoint || !is_same_program || config.deadline != deadline {
             let changed = Arc::make_mut(&mut config);
-            (changed.command, changed.deadline) = (command, deadline);
+            (changed.command, changed.service, changed.deadline) = (command, service, deadline);
             if let Some(cluster) = &mut changed.cluster {
                 cluster.endpoint = endpoint.clone();
             }
@@ -117,6 +125,12 @@ impl ExecPlugin {
     #[must_use]
     pub fn env(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.change(|config| config.env.push((name.into(), value.into())))
+    }
+
+    /// Lets a service answer instead of the program. It gets no arguments and no variables; the command is its name in errors.
+    #[must_use]
+    pub fn service(self, service: PluginService) -> Self {
+        self.change(|config| config.service = Some(service))
     }
 
     /// Sets the version of the protocol. The default is v1.

@@ -1,19 +1,22 @@
 //! One run of a plugin.
 
-use std::{io, sync::OnceLock};
+use std::{io, panic::AssertUnwindSafe, sync::OnceLock};
 
-use tokio::process::Command;
+use futures::FutureExt;
+use tokio::{process::Command, time::timeout};
 
-use super::{config::PluginConfig, places::Place, protocol};
+use super::{
+    config::PluginConfig,
+    places::Place,
+    protocol,
+    service::{MAX_ANSWER, PluginService},
+};
 use crate::{
     credential::Credential,
     error::quote,
     process::{self, Activity, Limits, RunError},
     unprintable::reason,
 };
-
-/// The longest output that is read, in bytes. No credential is that long.
-const MAX_OUTPUT: u64 = 1 << 20;
 
 /// Why a run failed. All callers that waited for the run get a clone.
 #[derive(Debug, Clone)]
@@ -26,11 +29,11 @@ pub(super) struct Failure {
 /// Runs a plugin in a place. To drop the future kills the plugin and its children. Children that outlive the plugin are left
 /// alone.
 pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credential, Failure> {
+    if let Some(service) = &config.service {
+        return call(service, config, place).await;
+    }
     let name = quote(&config.command.to_string_lossy());
-    let fail = |message: String| Failure {
-        message: format!("exec plugin {name} {message}"),
-        permanent: false,
-    };
+    let fail = |message| failed(config, message);
     let by_hand = "run it by hand with the same arguments to see why (its output is not shown since it may hold credentials)";
 
     // The ID of its process, once there is one.
@@ -42,7 +45,7 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
     // Its error output is not kept.
     let limits = Limits {
         deadline: config.deadline,
-        stdout: MAX_OUTPUT,
+        stdout: MAX_ANSWER as u64,
         stderr: 0,
     };
     let mut command = command(config);
@@ -88,6 +91,44 @@ pub(super) async fn run(config: &PluginConfig, place: &Place) -> Result<Credenti
                 "{problem}; check that it is the right program and version, and its arguments"
             ))
         }),
+    }
+}
+
+/// Calls the service of a plugin in a place. It uses no time of the processor here while it is waited for.
+async fn call(service: &PluginService, config: &PluginConfig, place: &Place) -> Result<Credential, Failure> {
+    let call = AssertUnwindSafe(async { service.call(protocol::input(config)).await }).catch_unwind();
+    let fail = |message| Err(failed(config, message));
+    let answer = match place.hold(timeout(config.deadline, call), || true).await {
+        Err(_) => {
+            return fail(format!(
+                "did not answer within {:?}; check its service, or raise AccessPolicy::plugin_deadline",
+                config.deadline
+            ));
+        }
+        Ok(Err(_)) => {
+            let text = "panicked, which is a fault in its code; what this process has written to its standard error says where";
+            return fail(text.to_owned());
+        }
+        Ok(Ok(Err(error))) => return fail(format!("failed: {}", reason(&error.to_string()))),
+        Ok(Ok(Ok(answer))) if answer.len() > MAX_ANSWER => {
+            return fail("answered with more than 1 MiB; it does not seem to be a credential plugin".into());
+        }
+        Ok(Ok(Ok(answer))) => answer,
+    };
+    protocol::output(&answer, config.version).or_else(|problem| {
+        // The problems of programs, which print their answer.
+        let problem = problem.replacen("printed", "answered with", 1);
+        fail(format!(
+            "{problem}; check that it is the right service and version"
+        ))
+    })
+}
+
+fn failed(config: &PluginConfig, message: String) -> Failure {
+    let name = quote(&config.command.to_string_lossy());
+    Failure {
+        message: format!("exec plugin {name} {message}"),
+        permanent: false,
     }
 }
 

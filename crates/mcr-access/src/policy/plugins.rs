@@ -6,7 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::error::quote;
+use crate::{error::quote, exec::PluginService};
 
 /// The exec credential plugins that an untrusted kubeconfig may run. The variants have the names of
 /// `credentialPluginPolicy` in Kubernetes.
@@ -44,6 +44,7 @@ pub struct AllowedPlugin {
     /// The variables. Some: only with this value.
     env: BTreeMap<String, Option<String>>,
     cluster_info: bool,
+    service: Option<PluginService>,
 }
 
 /// What a policy does not allow.
@@ -67,6 +68,7 @@ impl AllowedPlugin {
             args: Vec::new(),
             env: BTreeMap::new(),
             cluster_info: false,
+            service: None,
         }
     }
 
@@ -95,6 +97,15 @@ impl AllowedPlugin {
         self
     }
 
+    /// Ties this command to a service, which answers instead of a program. A kubeconfig must name it by exactly this command. The
+    /// service gets the description of the cluster, if [`cluster_info`](Self::cluster_info) allows it, and neither arguments nor
+    /// variables.
+    #[must_use]
+    pub fn service(mut self, service: PluginService) -> Self {
+        self.service = Some(service);
+        self
+    }
+
     /// As [`args`](Self::args), after arguments of the operator, in which `*` has no meaning.
     #[doc(hidden)]
     #[must_use]
@@ -115,6 +126,9 @@ impl AllowedPlugin {
     }
 
     fn is_for(&self, command: &Path) -> bool {
+        if self.service.is_some() {
+            return self.command == command;
+        }
         // A relative path would depend on the working directory of this process.
         (command.is_absolute() || is_bare(command))
             && (self.command == command
@@ -183,7 +197,7 @@ impl CredentialPluginPolicy {
         Self::Allowlist(plugins.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the command to run.
+    /// Returns the command to run, and the service that answers in its place.
     ///
     /// # Errors
     /// What is not allowed.
@@ -193,16 +207,16 @@ impl CredentialPluginPolicy {
         args: &[String],
         env: &[(String, String)],
         cluster_info: bool,
-    ) -> Result<PathBuf, PluginRefusal> {
+    ) -> Result<(PathBuf, Option<PluginService>), PluginRefusal> {
         let mut refused = PluginRefusal::Command;
         match self {
             Self::DenyAll => {}
-            Self::AllowAll => return Ok(command.to_owned()),
+            Self::AllowAll => return Ok((command.to_owned(), None)),
             Self::Allowlist(allowed) => {
                 for plugin in allowed.iter().filter(|plugin| plugin.is_for(command)) {
                     match plugin.check(args, env, cluster_info) {
                         // A program may behave by the name it is run under, so that name is the operator's, too.
-                        Ok(()) => return Ok(plugin.command.clone()),
+                        Ok(()) => return Ok((plugin.command.clone(), plugin.service.clone())),
                         Err(why) => refused = why,
                     }
                 }
@@ -239,7 +253,7 @@ mod tests {
     use super::*;
 
     fn run(policy: &CredentialPluginPolicy, command: &str) -> Option<PathBuf> {
-        policy.check(Path::new(command), &[], &[], false).ok()
+        Some(policy.check(Path::new(command), &[], &[], false).ok()?.0)
     }
 
     #[test]
@@ -266,6 +280,18 @@ mod tests {
         assert!(run(&CredentialPluginPolicy::AllowAll, "./anything").is_some());
     }
 
+    #[test]
+    fn a_service_is_tied_to_one_command_and_gets_no_other_arguments() {
+        let service = PluginService::new(|_| async { Ok(Vec::new()) });
+        let plugin = AllowedPlugin::new("sh").service(service.clone());
+        let policy = CredentialPluginPolicy::allowlist([plugin]);
+        let tied = |command: &str, args: &[String]| policy.check(Path::new(command), args, &[], false).ok();
+        assert_eq!(tied("sh", &[]), Some(("sh".into(), Some(service))));
+        // The program of this name never runs.
+        let file = look_up(Path::new("sh")).unwrap();
+        assert!(tied(file.to_str().unwrap(), &[]).is_none() && tied("sh", &["-c".into()]).is_none());
+    }
+
     fn texts(of: &'static str, most: usize) -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec(prop_oneof![3 => of, 1 => any::<String>()], 0..most)
     }
@@ -289,7 +315,7 @@ mod tests {
             let policy = CredentialPluginPolicy::allowlist([plugin]);
             let mut env: Vec<_> = names.into_iter().map(|name| (name, "theirs".to_owned())).collect();
             env.extend(keeps.then(|| (fixed.clone(), "own".to_owned())));
-            if let Ok(command) = policy.check(Path::new("/plugins/p"), &args, &env, info) {
+            if let Ok((command, _)) = policy.check(Path::new("/plugins/p"), &args, &env, info) {
                 prop_assert_eq!(command, Path::new("/plugins/p"));
                 let loads = |name: &str| ["PATH", "LD_PRELOAD", "DYLD_X"].contains(&name);
                 let free = |name: &String| listed.contains(name) && !loads(name);

@@ -55,7 +55,7 @@ impl Authority {
     }
 }
 
-fn acceptor(certificate: &str, key: &str, clients: Option<&Authority>) -> TlsAcceptor {
+pub(super) fn acceptor(certificate: &str, key: &str, clients: Option<&Authority>) -> TlsAcceptor {
     let builder = ServerConfig::builder_with_provider(crypto::provider().unwrap().clone())
         .with_safe_default_protocol_versions()
         .unwrap();

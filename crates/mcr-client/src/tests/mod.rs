@@ -6,6 +6,7 @@ mod connecting;
 mod layers;
 mod limits;
 mod parts;
+mod plugin_services;
 mod pooling;
 mod proxies;
 mod server;

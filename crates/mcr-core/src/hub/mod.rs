@@ -11,6 +11,7 @@
 //! | [`Described`], [`Description`], [`decoded`] | describe a cluster by its object, in little memory |
 //! | [`SecretContent`], [`Kubeconfig`], [`Judge`] | parse a kubeconfig once, and check it against the policies |
 //! | [`Requests`], [`fetch`], [`fetch_secret`] | send single requests: limit them, and retry after a pause |
+//! | [`KubeconfigOf`], [`ComputedKubeconfigs`] | call a function of the program for kubeconfigs |
 //! | [`Versions`] | finds the version of a kind that the hub serves |
 //! | [`Notice`], [`EventPublisher`] | publish Kubernetes events about Secrets that can't be used |
 //!
@@ -109,6 +110,7 @@
 //! }
 //! ```
 
+mod computed;
 mod description;
 mod discovery;
 mod fetch;
@@ -116,6 +118,7 @@ mod inventory;
 mod kubeconfig;
 mod options;
 
+pub use computed::{Called, ComputedKubeconfigs, KubeconfigOf, SecretKeyRef, kubeconfig_in_secret};
 pub use description::{
     Closure, Decoded, Described, Description, Pairs, decoded, is_wanted, pairs, selection_in_words,
 };

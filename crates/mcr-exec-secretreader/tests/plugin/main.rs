@@ -13,7 +13,10 @@ use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
-use mcr_core::{Access, ApiVersion, Fleet, KubeconfigAccess, Trust, internal::claims};
+use mcr_core::{
+    Access, ApiVersion, Endpoint, EndpointAccess, ExecPlugin, Fleet, KubeconfigAccess, Refresh, Trust,
+    internal::claims,
+};
 use mcr_provider_single::SingleProvider;
 use mcr_testkit::{
     sim::{SimAuditEvent, SimCluster, SimRule, SimServer, SimUser},
@@ -432,4 +435,53 @@ async fn a_fleet_uses_the_client_certificate() {
     .await;
     assert_eq!(users(&member), ["robot"]);
     running.stop().await;
+}
+
+/// No program runs, and the environment of this process names no hub.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_uses_the_plugin_in_its_own_process() {
+    let hub = Hub::new().await;
+    let member = SimCluster::builder().name("member").build();
+    let (token, end) = token("first", Duration::from_secs(3600));
+    member.set_user(&token, SimUser::new("first").rule(SimRule::all()));
+    let member = member.serve().await.or_fail();
+    hub.set("eu-1", "value", &kubeconfig_of(&token));
+    hub.set("text", "value", CANARY);
+    let service = mcr_exec_secretreader::service(hub.server.cluster().client_with_token(READER));
+    let of_secret = |name: &str, namespace: &str| {
+        let endpoint = Endpoint::new(member.url().parse().unwrap()).certificate_authority(member.ca_pem());
+        let config = json!({"name": name, "key": "value", "namespace": namespace});
+        let source = ExecPlugin::new("reader").service(service.clone());
+        let source = source.cluster_info(&endpoint, Some(config), false);
+        EndpointAccess::new(endpoint, source)
+    };
+    let (fleet, running) = start(of_secret("eu-1", "fleet").into());
+    uses(&fleet, LIMIT, end).await;
+    assert_eq!(
+        (users(&member), hub.requests().len()),
+        (vec!["first".to_owned()], 1)
+    );
+    running.stop().await;
+    for (name, namespace, part) in [
+        (
+            "missing",
+            "fleet",
+            "Secret fleet/missing: secrets \"missing\" not found (404); create it",
+        ),
+        (
+            "eu-1",
+            "kube-system",
+            "allow this program to get Secrets in that namespace",
+        ),
+        ("text", "fleet", "Secret fleet/text: key \"value\": "),
+        ("../x", "fleet", "can't be the name of a Secret"),
+    ] {
+        let source = of_secret(name, namespace).credentials;
+        let shown = source.credential(Refresh::First).await.unwrap_err().to_string();
+        assert!(
+            shown.starts_with("exec plugin \"reader\" failed: ") && shown.contains(part),
+            "{shown}"
+        );
+        assert!(!shown.contains(CANARY), "{shown}");
+    }
 }

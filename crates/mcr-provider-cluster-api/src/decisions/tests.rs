@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{ClusterApiProvider, secret::SecretKeyRef, selection::Selection};
+use crate::{ClusterApiProvider, SecretKeyRef, selection::Selection};
 
 const MINUTES: Duration = Duration::from_secs(600);
 const NO_SECRET: &str =

@@ -100,7 +100,7 @@ fn facts(profile: Value) -> Arc<Facts> {
     let lens = Lens {
         version: "v1alpha2",
         selection: Arc::default(),
-        providers: Some(Arc::new(providers())),
+        access: Access::Plugins(Arc::new(providers())),
     };
     Arc::new(lens.of(&serde_json::from_value(profile).unwrap(), &[]).unwrap())
 }

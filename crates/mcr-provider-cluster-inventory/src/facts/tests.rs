@@ -1,5 +1,5 @@
 use super::*;
-use crate::access_providers::AccessProviderConfig;
+use crate::access_providers::{AccessProviderConfig, AccessProviders};
 use mcr_core::hub::Closure;
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn lens() -> Lens {
     Lens {
         version: "v1alpha2",
         selection: Arc::default(),
-        providers: Some(Arc::new(AccessProviders::new(providers).unwrap())),
+        access: Access::Plugins(Arc::new(AccessProviders::new(providers).unwrap())),
     }
 }
 
