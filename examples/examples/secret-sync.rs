@@ -23,7 +23,7 @@ pub(crate) fn controller() -> Result<BuiltController, BuildError> {
     Controller::<Secret>::new("secret-sync")
         .watch_request(|secrets| secrets.labels("example.io/sync=copy"))
         .watches_with(&(), copies_of, originals)
-        .watches_fleet(|event, fleet| copies_in(event, fleet).unwrap_or_default())
+        .try_watches_fleet(copies_in)
         .timeout(Duration::from_secs(30))
         .build(reconcile, Arc::new(()))
 }
@@ -35,13 +35,12 @@ fn copies_of(original: Watched<Secret>) -> Vec<RequestKey> {
     clusters.filter_map(copy).collect()
 }
 
-/// The copies in a cluster that has joined, or whose labels may have changed. Originals that are not listed yet lead to
-/// requests when they are.
+/// The copies in a cluster that has joined, or whose labels may have changed. Fails until the hub has listed.
 fn copies_in(event: &FleetEvent, fleet: &Fleet) -> Result<Vec<RequestKey>, BoxError> {
     let (FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster)) = event else {
         return Ok(Vec::new());
     };
-    let originals = fleet.get(HUB)?.store::<Secret>()?.keys_unsynced()?;
+    let originals = fleet.get(HUB)?.store::<Secret>()?.keys()?;
     let copy = |original| RequestKey::new(cluster.name().clone(), original);
     Ok(originals.into_iter().map(copy).collect())
 }

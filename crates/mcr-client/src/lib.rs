@@ -103,8 +103,8 @@ pub mod internal {
 
     pub mod user_code {
         pub use crate::user_code::{
-            ANNOUNCED, CLIENT, CREDENTIAL_SOURCE, CatchPanic, DISCOVERY, LAYOUT, Panicked, SPEC_LAYER,
-            TRANSPORT_LAYER, catch_panic,
+            ANNOUNCED, CLIENT, CREDENTIAL_SOURCE, CatchPanic, DISCOVERY, LAYOUT, Panicked, READY_CHECK,
+            SPEC_LAYER, TRANSPORT_LAYER, catch_panic,
         };
     }
 }

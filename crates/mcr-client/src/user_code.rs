@@ -21,6 +21,8 @@ pub const SPEC_LAYER: &str = "a layer of the program";
 pub const LAYOUT: &str = "the scope's layout";
 /// Names the discovery of a provider in an error.
 pub const DISCOVERY: &str = "the provider's discovery";
+/// Names a check of clusters in an error.
+pub const READY_CHECK: &str = "the check of the program";
 /// Names the credential sources and clients that a provider has announced. Used for the error when they panic while they are
 /// dropped.
 pub const ANNOUNCED: &str = "the access that a provider announced for a cluster";

@@ -73,7 +73,7 @@ pub use mcr_client::{ObjectPath, UnusableName};
 // A program that runs a fleet.
 pub use fleet::{
     Cluster, ClusterNotFound, ClusterState, Epoch, Fleet, FleetBuilder, FleetEvent, FleetEvents,
-    FleetSettings, HUB, LayeredCluster, ProviderId, SINGLE_CLUSTER,
+    FleetSettings, HUB, LayeredCluster, ProviderId, ReadyCheck, SINGLE_CLUSTER,
 };
 pub use mcr_watch::WatchSettings;
 

@@ -61,7 +61,7 @@ pub use mcr_core::{
     BoxError, Cluster, ClusterName, ClusterNotFound, ClusterSpec, ClusterState, DISPLAY_NAME, Epoch, Fleet,
     FleetBuilder, FleetEvent, FleetEvents, FleetObjects, FleetSettings, FleetSnapshot, HUB,
     InvalidClusterName, InvalidUserAgent, MissingCluster, ObjectChange, ObjectKey, ObjectPath, Provider,
-    SINGLE_CLUSTER, Store, StoreError, UserAgent, WatchRequest, crypto, layer,
+    ReadyCheck, SINGLE_CLUSTER, Store, StoreError, UserAgent, WatchRequest, crypto, layer,
 };
 
 /// The `kube` crate that this release of mcr is built on.

@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider, UserAgent};
+use mcr_core::{BoxError, Fleet, FleetBuilder, FleetSettings, Provider, ReadyCheck, UserAgent};
 use mcr_lease::{InvalidCandidate, Leadership};
 use tokio::{
     task::JoinSet,
@@ -278,6 +278,13 @@ impl ManagerBuilder {
     /// ```
     pub fn user_agent(mut self, program: impl Into<String>) -> Self {
         self.user_agent = Some(program.into());
+        self
+    }
+
+    /// Runs a check in each cluster, for controllers that work where it [passes](crate::ClusterSelector::ready). See [`ReadyCheck`].
+    pub fn ready_check(mut self, name: impl Into<Arc<str>>, check: ReadyCheck) -> Self {
+        self.settings = true;
+        self.builder = self.builder.ready_check(name, check);
         self
     }
 

@@ -7,7 +7,8 @@ use mcr_core::{Cluster, HUB};
 
 /// Selects clusters by provider, name, labels, properties, or a function.
 ///
-/// A controller evaluates its selector again when the labels, properties or the state of a cluster change. A cluster that matches now
+/// A controller evaluates its selector again when the labels, properties or the state of a cluster change, or the outcome of a
+/// [check](mcr_core::ReadyCheck). A cluster that matches now
 /// joins the controller; a cluster that no longer matches leaves it.
 ///
 /// The default selects every cluster except the one named `hub` ([`mcr_core::HUB`]).
@@ -34,6 +35,7 @@ enum Node {
     HasLabel(Arc<str>),
     Labels(Selector),
     Property(Arc<str>, Arc<str>),
+    Ready(Arc<str>),
     Matching(Arc<dyn Fn(&Cluster) -> bool + Send + Sync>),
     And(ClusterSelector, ClusterSelector),
     Or(ClusterSelector, ClusterSelector),
@@ -124,6 +126,21 @@ impl ClusterSelector {
         Self::property(CLUSTER_SET, name)
     }
 
+    /// Selects the clusters that pass the [check](mcr_core::ReadyCheck) of this name, and none if the fleet has no such check.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use mcr::{ClusterSelector, Controller, Manager, ReadyCheck};
+    ///
+    /// let manager = Manager::builder()
+    ///     .ready_check("cert-manager", ReadyCheck::crds_established(["certificates.cert-manager.io"]));
+    /// let controller = Controller::<Secret>::new("certificates").clusters(ClusterSelector::ready("cert-manager"));
+    /// # let _ = (manager, controller);
+    /// ```
+    pub fn ready(check: impl Into<Arc<str>>) -> Self {
+        Self::node(Node::Ready(check.into()))
+    }
+
     /// Selects the clusters for which a function returns `true`.
     ///
     /// The function runs in a task of the controller and must return quickly. A panic in it counts as `false`. If it depends
@@ -161,10 +178,36 @@ impl ClusterSelector {
             Node::HasLabel(key) => cluster.label(key).is_some(),
             Node::Labels(selector) => selector.matches(&cluster.labels()),
             Node::Property(key, value) => has(cluster.property(key), value),
+            Node::Ready(check) => cluster.passes(check),
             Node::Matching(predicate) => predicate(cluster),
             Node::And(a, b) => a.matches(cluster) && b.matches(cluster),
             Node::Or(a, b) => a.matches(cluster) || b.matches(cluster),
             Node::Not(inner) => !inner.matches(cluster),
+        }
+    }
+
+    /// Whether the selector can't select this cluster, however its checks end. Where `may_change`, also whatever value a property
+    /// gets that the cluster has not: some providers announce properties later than the cluster.
+    pub(crate) fn excludes(&self, cluster: &Cluster, may_change: bool) -> bool {
+        let known = |leaf: &Self| match &*leaf.0 {
+            Node::Ready(_) => None,
+            Node::Property(key, _) if may_change && cluster.property(key).is_none() => None,
+            _ => Some(leaf.matches(cluster)),
+        };
+        self.certain(&known) == Some(false)
+    }
+
+    /// Whether the selector selects, if that follows from what is known of its parts.
+    fn certain(&self, known: &impl Fn(&Self) -> Option<bool>) -> Option<bool> {
+        let either = |a: &Self, b: &Self, decides| match (a.certain(known), b.certain(known)) {
+            (a, b) if a == Some(decides) || b == Some(decides) => Some(decides),
+            (a, b) => a.and(b),
+        };
+        match &*self.0 {
+            Node::And(a, b) => either(a, b, false),
+            Node::Or(a, b) => either(a, b, true),
+            Node::Not(inner) => inner.certain(known).map(|selects| !selects),
+            _ => known(self),
         }
     }
 
@@ -205,6 +248,7 @@ impl fmt::Display for ClusterSelector {
             Node::HasLabel(key) => f.write_str(key),
             Node::Labels(selector) => write!(f, "{selector}"),
             Node::Property(key, value) => write!(f, "property {key}={value}"),
+            Node::Ready(check) => write!(f, "ready {check}"),
             Node::Matching(_) => f.write_str("a function"),
             Node::And(a, b) => write!(f, "({a} and {b})"),
             Node::Or(a, b) => write!(f, "({a} or {b})"),
@@ -216,5 +260,28 @@ impl fmt::Display for ClusterSelector {
 impl fmt::Debug for ClusterSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ClusterSelector({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_excluded_only_by_what_is_known() {
+        let [yes, no, open] = ["yes", "no", "open"].map(ClusterSelector::ready);
+        let known = |leaf: &ClusterSelector| match leaf.to_string().as_str() {
+            "ready open" => None,
+            text => Some(text == "ready yes"),
+        };
+        let of = |selector: ClusterSelector| selector.certain(&known);
+        let both = |a: &ClusterSelector, b: &ClusterSelector| {
+            [a.clone().and(b.clone()), a.clone().or(b.clone())].map(of)
+        };
+        assert_eq!(both(&open, &no), [Some(false), None]);
+        assert_eq!(both(&no, &open), [Some(false), None]);
+        assert_eq!(both(&yes, &open), [None, Some(true)]);
+        assert_eq!(both(&yes, &no), [Some(false), Some(true)]);
+        assert_eq!([of(!open), of(!yes), of(!no)], [None, Some(false), Some(true)]);
     }
 }

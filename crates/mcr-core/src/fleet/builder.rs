@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     handle::Fleet,
+    readiness::{NamedCheck, ReadyCheck},
     settings::{FleetSettings, LayeredCluster, TransportLayers},
 };
 use crate::{
@@ -24,6 +25,7 @@ use mcr_client::TransportLayer;
 pub struct FleetBuilder {
     providers: Vec<Arc<dyn Provider>>,
     settings: FleetSettings,
+    checks: Vec<NamedCheck>,
 }
 
 impl FleetBuilder {
@@ -82,10 +84,19 @@ impl FleetBuilder {
         self
     }
 
+    /// Runs a check in each cluster: whether the cluster is ready for what the program does there. A check of the same name is
+    /// replaced. See [`ReadyCheck`].
+    pub fn ready_check(mut self, name: impl Into<Arc<str>>, check: ReadyCheck) -> Self {
+        let name = name.into();
+        self.checks.retain(|(known, _)| *known != name);
+        self.checks.push((name, check));
+        self
+    }
+
     /// Builds the fleet. It does nothing before [`Fleet::run`].
     #[must_use]
     pub fn build(self) -> Fleet {
-        Fleet::new(self.providers, self.settings)
+        Fleet::new(self.providers, self.settings, self.checks)
     }
 }
 

@@ -11,8 +11,8 @@ use mcr_access::ClusterName;
 pub enum FleetEvent {
     /// The cluster has joined the fleet. It may not be connected yet.
     Engaged(Cluster),
-    /// The state, labels, properties or default namespace of the cluster have changed. One event may stand for several
-    /// changes.
+    /// The state, labels, properties or default namespace of the cluster have changed, or which checks it passes. One event may
+    /// stand for several changes.
     Updated(Cluster),
     /// The cluster has left, or another cluster has taken its name, for which an [`Engaged`](Self::Engaged) follows. The
     /// objects of the cluster are not deleted.

@@ -24,6 +24,7 @@ use super::{
     desired::ProviderId,
     discovery::{ProviderSet, RunningProvider},
     events::FleetEvents,
+    readiness::{self, NamedCheck},
     settings::FleetSettings,
     snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, show_duplicates},
     supervisor::Supervisors,
@@ -57,6 +58,7 @@ struct Inner {
     supervisors: Arc<Supervisors>,
     announced: Arc<Announced>,
     next_provider: AtomicU64,
+    checks: Arc<[NamedCheck]>,
     started: AtomicBool,
 }
 
@@ -72,7 +74,11 @@ pub struct ClusterNotFound {
 }
 
 impl Fleet {
-    pub(super) fn new(providers: Vec<Arc<dyn Provider>>, settings: FleetSettings) -> Self {
+    pub(super) fn new(
+        providers: Vec<Arc<dyn Provider>>,
+        settings: FleetSettings,
+        checks: Vec<NamedCheck>,
+    ) -> Self {
         let context = Arc::new(FleetContext::new(settings));
         let supervisors = Arc::new(Supervisors::new(context.clone()));
         let announced = ProviderSet::new(FleetSink(supervisors.clone()), context.settings().removal_grace);
@@ -85,6 +91,7 @@ impl Fleet {
             supervisors,
             announced: Arc::new(announced),
             next_provider,
+            checks: checks.into(),
             started: AtomicBool::new(false),
         }))
     }
@@ -113,6 +120,9 @@ impl Fleet {
         let tasks = &supervisors.tasks;
         tasks.spawn(warn_if_empty(announced.clone()));
         tasks.spawn(supervisors.clone().stop_members());
+        if !self.0.checks.is_empty() {
+            tasks.spawn(readiness::run(context.clone(), self.0.checks.clone()));
+        }
         let mut discovering = announced.run(context.token().clone(), announced.sink().settings());
         // Ends only when the fleet stops, since providers can be added until then.
         while let Some(task) = stop.run_until_cancelled(discovering.next()).await {

@@ -7,6 +7,7 @@
 //! - `counts`, `identities` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
 //! - `context` is resources and registry together, and has the steps of draining. `events` are for subscribers.
+//! - `readiness` runs the checks of the program in each cluster.
 //! - `scoped` has the clusters in scopes, and the scope endpoints.
 //! - `connection` reaches a cluster. `known` is which cluster answers. `under_way` has the actions that take time. `engagement`
 //!   gathers events and acts.
@@ -33,6 +34,7 @@ mod known;
 mod life;
 mod objects;
 mod observers;
+mod readiness;
 mod registry;
 mod resources;
 mod scoped;
@@ -54,6 +56,7 @@ pub use events::{FleetEvent, FleetEvents};
 pub use handle::{ClusterNotFound, Fleet};
 pub use identities::HUB;
 pub use objects::{FleetObjects, MissingCluster};
+pub use readiness::ReadyCheck;
 pub use settings::{FleetSettings, LayeredCluster};
 pub use snapshot::{ClusterStatus, FleetSnapshot, ProviderStatus, ScopeStatus, ScopeWatchStatus};
 pub use state::ClusterState;

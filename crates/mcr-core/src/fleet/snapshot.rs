@@ -60,7 +60,7 @@ pub struct ClusterStatus {
     /// Why the cluster is in this state, as text for people.
     pub reason: Option<Arc<str>>,
     /// Problems that do not interrupt the cluster: a new description that can't be used, credentials that can't be
-    /// renewed, a removal that is held.
+    /// renewed, a removal that is held. Of a Ready cluster also why it does not pass a [check](crate::ReadyCheck).
     pub warnings: Vec<Arc<str>>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
@@ -114,6 +114,11 @@ impl ClusterStatus {
         let state = cluster.state();
         let kinds = cluster.kinds();
         let connection = cluster.connection();
+        let fails = info.checks.iter().filter(|_| state.is_ready());
+        let fails = fails.filter_map(|(check, why)| {
+            let why = why.as_deref()?;
+            Some(format!("it does not pass the check {check}: {why}").into())
+        });
         Self {
             name: cluster.name().clone(),
             provider: cluster.provider().into(),
@@ -122,7 +127,7 @@ impl ClusterStatus {
             state: state.as_str(),
             since: Some(cluster.state_since()),
             reason: state.reason().map(Arc::from),
-            warnings: info.warning.iter().cloned().collect(),
+            warnings: info.warning.iter().cloned().chain(fails).collect(),
             labels: info.spec.labels.to_map(),
             properties: info.spec.properties.to_map(),
             last_received: connection.last_received,

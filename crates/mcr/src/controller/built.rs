@@ -101,7 +101,8 @@ impl BuiltController {
             stop_sources.clone().drop_guard(),
         );
         let mut tasks = JoinSet::new();
-        tasks.spawn(follow(engine.clone(), sources.cluster, stop_following.clone()));
+        let tokens = (stop_following.clone(), stop_sources.clone());
+        tasks.spawn(follow(engine.clone(), sources.cluster, tokens));
         // Cancelled when the queue closes.
         tasks.spawn(dispatch(engine.clone(), stop_sources.clone()));
         let mut running_sources = JoinSet::new();

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod deselected;
 mod engine;
 mod failing;
 mod gating;

@@ -8,9 +8,10 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{
-    BoxError, BuiltController, Controller, LeaderElection, Leadership, Manager, ManagerBuilder, ManagerError,
-    Request, Role, server::ServerOptions,
+    Access, BoxError, BuiltController, ClusterSpec, Controller, LeaderElection, Leadership, Manager,
+    ManagerBuilder, ManagerError, Request, Role, server::ServerOptions,
 };
+use mcr_provider_clusters::ClustersProvider;
 use mcr_testkit::{
     sim::SimCluster,
     waiting::{Background, OrFail, eventually},
@@ -356,4 +357,37 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
     }
     running.stop().await.or_fail();
     assert_eq!(seen.all()[1..], ["began", "dropped", "began", "dropped"]);
+}
+
+#[tokio::test]
+async fn a_standby_cleans_up_nothing_before_it_leads() {
+    let cluster = SimCluster::new();
+    cluster.create(lease("other")).or_fail();
+    let (led, everywhere) = (Seen::<String>::default(), Seen::<String>::default());
+    let cleans = |name, seen: &Seen<String>| {
+        let seen = seen.clone();
+        let controller = controller(name).clusters(mcr::ClusterSelector::label("env", "prod"));
+        controller.on_deselected(move |_, _| {
+            seen.push("cleaned");
+            async { Ok(()) }
+        })
+    };
+    let (provider, access) = (ClustersProvider::new(), Access::from(cluster.client()));
+    let clusters = provider.handle();
+    let labelled = |env: &str| ClusterSpec::named("a", access.clone()).unwrap().label("env", env);
+    clusters.add(labelled("prod"));
+    let all = noting(cleans("all", &everywhere).leader_only(false), &Seen::default());
+    let status = all.handle();
+    let builder = Manager::builder().provider(provider).controller(all);
+    let process = start(
+        builder.controller(noting(cleans("maps", &led), &Seen::default())),
+        election(&cluster),
+    );
+    eventually(PATIENCE, "it is selected", || status.status().clusters.len() == 1).await;
+    clusters.add(labelled("test"));
+    until(&everywhere, "cleaned").await;
+    assert_eq!(led.len(), 0);
+    set_holder(&cluster, "");
+    until(&led, "cleaned").await;
+    process.running.stop().await.or_fail();
 }

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use mcr::{
     Access, BuiltController, Cluster, ClusterName, ClusterSpec, Controller, ControllerHandle, Fleet,
-    FleetSettings, Reconciler,
+    FleetBuilder, FleetSettings, Reconciler,
     core::{Change, Discovery, Provider},
 };
 use serde::de::DeserializeOwned;
@@ -282,8 +282,12 @@ impl World {
     }
 
     pub fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        Self::with_builder(|fleet| fleet.settings(change))
+    }
+
+    pub fn with_builder(change: impl FnOnce(FleetBuilder) -> FleetBuilder) -> Self {
         let (changes, provider) = Scripted::new();
-        let fleet = Fleet::builder().provider(provider).settings(change).build();
+        let fleet = change(Fleet::builder().provider(provider)).build();
         let stop_fleet = CancellationToken::new();
         let running = tokio::spawn({
             let (fleet, stop) = (fleet.clone(), stop_fleet.clone());

@@ -146,6 +146,14 @@ impl Cluster {
         self.0.info.load().identity.clone()
     }
 
+    /// Whether the cluster passes the [check](crate::FleetBuilder::ready_check) of this name. `false` before the first success, and
+    /// if the fleet has no check of this name.
+    pub fn passes(&self, check: &str) -> bool {
+        let info = self.0.info.load();
+        let mut checks = info.checks.iter();
+        checks.any(|(name, fails)| **name == *check && fails.is_none())
+    }
+
     /// Whether this is the hub: the cluster that is named [`HUB`](crate::HUB), or another name of that cluster, which answers
     /// with the UID of its `kube-system` namespace.
     ///

@@ -7,6 +7,9 @@ use mcr_access::internal::namespace;
 use crate::fleet::{description::Description, state::ClusterState};
 use mcr_access::ClusterName;
 
+/// The name of a check, and why the cluster does not pass it.
+type CheckOutcome = (Arc<str>, Option<Arc<str>>);
+
 /// The properties of a cluster that can change without replacing the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterInfo {
@@ -21,6 +24,8 @@ pub(crate) struct ClusterInfo {
     pub(crate) last_probe: Option<SystemTime>,
     /// A problem that does not interrupt the cluster, such as a new description that can't be used.
     pub(crate) warning: Option<Arc<str>>,
+    /// The checks of the program. Empty without checks.
+    pub(crate) checks: Arc<[CheckOutcome]>,
 }
 
 impl ClusterInfo {
@@ -37,6 +42,7 @@ impl ClusterInfo {
             credential_expires: None,
             last_probe: None,
             warning: None,
+            checks: Arc::default(),
         }
     }
 }

@@ -148,6 +148,7 @@ impl<K> Controller<K> {
                 clusters: ClusterSelector::default(),
                 leader_only: true,
                 fleet_maps: Vec::new(),
+                on_deselected: None,
                 timeout: None,
                 release_jitter: Duration::from_secs(1),
                 shutdown_grace: Duration::from_secs(30),
@@ -169,8 +170,11 @@ impl<K> Controller<K> {
     /// Selects the clusters to work on. Default: all but the one named `hub`.
     ///
     /// Watches use the same selector unless their options have another. The selector is evaluated again when the labels of a
-    /// cluster change. If the selector selects none of the fleet's clusters for 10 seconds, the controller logs one
-    /// warning. It logs another one only if the selector has selected a cluster since.
+    /// cluster change. What the controller wrote in a cluster that is no longer selected stays, unless
+    /// [`on_deselected`](Self::on_deselected) removes it.
+    ///
+    /// If the selector selects none of the fleet's clusters for 10 seconds, the controller logs one warning. It logs another one
+    /// only if the selector has selected a cluster since.
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.settings.clusters = clusters;
         self
@@ -229,8 +233,8 @@ impl<K> Controller<K> {
     ///
     /// The controller keeps a request for a cluster that has not joined yet until the cluster joins.
     ///
-    /// A cluster may join while the watch of the hub has not listed yet. So a mapper that reads the store of the hub
-    /// must use [`Store::keys_unsynced`](mcr_core::Store::keys_unsynced).
+    /// A cluster may join while the watch of the hub has not listed yet. A mapper that reads the store of the hub may fail then:
+    /// [`try_watches_fleet`](Self::try_watches_fleet).
     ///
     /// ```
     /// # use mcr::{Controller, FleetEvent, ObjectKey, RequestKey};
@@ -245,8 +249,78 @@ impl<K> Controller<K> {
         I: IntoIterator<Item = RequestKey>,
     {
         self.settings.fleet_maps.push(Arc::new(move |event, fleet| {
-            map(event, fleet).into_iter().collect()
+            Ok(map(event, fleet).into_iter().collect())
         }));
+        self
+    }
+
+    /// As [`watches_fleet`](Self::watches_fleet), with a mapper that may fail, for example since the hub has not listed yet. It is
+    /// then asked again about this event, after pauses that grow from 250 ms to 30 s, until it succeeds. An `Updated` or a
+    /// `Disengaged` replaces an earlier one of the cluster; after a `Disengaged`, the mapper is not asked about what was before.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Secret;
+    /// # use mcr::{BoxError, Controller, Fleet, FleetEvent, HUB, RequestKey};
+    /// /// A cluster that joins gets all Secrets of the hub.
+    /// fn of_joined(event: &FleetEvent, fleet: &Fleet) -> Result<Vec<RequestKey>, BoxError> {
+    ///     let FleetEvent::Engaged(cluster) = event else { return Ok(Vec::new()) };
+    ///     let secrets = fleet.get(HUB)?.store::<Secret>()?.keys()?;
+    ///     Ok(secrets.into_iter().map(|key| RequestKey::new(cluster.name().clone(), key)).collect())
+    /// }
+    /// let controller = Controller::<Secret>::new("copies").try_watches_fleet(of_joined);
+    /// # let _ = controller;
+    /// ```
+    pub fn try_watches_fleet<I, E>(
+        mut self,
+        map: impl Fn(&FleetEvent, &Fleet) -> Result<I, E> + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: IntoIterator<Item = RequestKey>,
+        E: Into<BoxError>,
+    {
+        self.settings.fleet_maps.push(Arc::new(move |event, fleet| {
+            let keys = map(event, fleet).map_err(Into::into)?;
+            Ok(keys.into_iter().collect())
+        }));
+        self
+    }
+
+    /// Cleans up in clusters that the [selector](Self::clusters) does not select, such as one that has lost a label. Without this,
+    /// what the controller wrote there stays: its reconciler gets no more requests of that cluster.
+    ///
+    /// `clean_up` is called once for each cluster that ceases to be selected and stays in the fleet, after its reconciles have ended.
+    /// It is also called, 10 seconds after it has joined, for each cluster that is not selected: that may have changed while the
+    /// program did not run. So it must find what it deletes, best by a label that only objects of the controller carry.
+    ///
+    /// - It runs in Ready clusters, in 16 at once, and with leader election only while this process leads.
+    /// - It has the [time limit](Self::timeout) of the controller, or else 60 s. After an error, a panic or the end of its time it is
+    ///   called again, after pauses that grow from 1 s to 5 minutes. The log has each failure.
+    /// - It is dropped at its next await when the cluster leaves or is selected again, and when the controller stops.
+    /// - It is never called for the hub. A [check](ClusterSelector::ready) that fails is no reason to call it, nor is a property that
+    ///   is missing in a cluster that was never selected: it may come later.
+    /// - If the fleet [allows duplicates](mcr_core::FleetSettings::allow_duplicates), another name of the cluster may be selected.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kube::api::ListParams;
+    /// # use mcr::{ClusterSelector, Controller};
+    /// let controller = Controller::<ConfigMap>::new("copies")
+    ///     .clusters(ClusterSelector::label("env", "prod"))
+    ///     .on_deselected(|cluster, _fleet| async move {
+    ///         let (copies, ours) = (cluster.namespaced::<ConfigMap>("copies"), ListParams::default().labels("example.io/copy"));
+    ///         copies.delete_collection(&Default::default(), &ours).await?;
+    ///         Ok(())
+    ///     });
+    /// # let _ = controller;
+    /// ```
+    pub fn on_deselected<Fut>(
+        mut self,
+        clean_up: impl Fn(Cluster, Fleet) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.settings.on_deselected = Some(Arc::new(move |cluster, fleet| clean_up(cluster, fleet).boxed()));
         self
     }
 

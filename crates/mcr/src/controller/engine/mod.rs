@@ -110,6 +110,14 @@ impl Core {
         self.selects_by(&self.plan.settings.clusters, cluster)
     }
 
+    /// Whether the selector of the controller can't choose this cluster, which is not the hub. A panic in it is no answer.
+    pub(crate) fn excludes(&self, cluster: &Cluster, may_change: bool) -> bool {
+        let selector = &self.plan.settings.clusters;
+        let excludes = || !cluster.is_hub() && selector.excludes(cluster, may_change);
+        self.guarded("a cluster selector", cluster.name(), excludes)
+            .unwrap_or(false)
+    }
+
     /// Whether the selector of a watch chooses this cluster.
     pub(crate) fn watches_in(&self, watch: &WatchPlan, cluster: &Cluster) -> bool {
         self.selects_by(

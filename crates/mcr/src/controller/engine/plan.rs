@@ -2,14 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_core::{Cluster, Fleet, FleetEvent, WatchRequest};
+use futures::future::BoxFuture;
+use mcr_core::{BoxError, Cluster, Fleet, FleetEvent, WatchRequest};
 
 use crate::{
     mapper::MapChange, predicate::Predicate, reconciler::RunReconcile, request::RequestKey,
     selector::ClusterSelector,
 };
 
-pub(crate) type MapFleet = Arc<dyn Fn(&FleetEvent, &Fleet) -> Vec<RequestKey> + Send + Sync>;
+pub(crate) type MapFleet =
+    Arc<dyn Fn(&FleetEvent, &Fleet) -> Result<Vec<RequestKey>, BoxError> + Send + Sync>;
+pub(crate) type CleanUp =
+    Arc<dyn Fn(Cluster, Fleet) -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 pub(crate) type Weigh = Arc<dyn Fn(&Cluster) -> u32 + Send + Sync>;
 
 /// The settings that do not depend on the kinds.
@@ -18,6 +22,7 @@ pub(crate) struct Settings {
     pub(crate) clusters: ClusterSelector,
     pub(crate) leader_only: bool,
     pub(crate) fleet_maps: Vec<MapFleet>,
+    pub(crate) on_deselected: Option<CleanUp>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) release_jitter: Duration,
     pub(crate) shutdown_grace: Duration,

@@ -1,5 +1,7 @@
 //! Follows the fleet: adds and removes the members of a controller, and starts and ends their watches.
 
+mod deselected;
+mod failed_maps;
 mod sink;
 pub(crate) mod source;
 
@@ -17,21 +19,27 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{sink::WatchSink, source::RunClusterSource};
+use self::{deselected::CleanUps, failed_maps::FailedMaps, sink::WatchSink, source::RunClusterSource};
 use super::{
     engine::{Engine, enqueue::ClusterEnqueue, plan::Plan},
     member::Member,
 };
-use crate::queue::Priority;
+use crate::{failure::Failure, queue::Priority};
 
 /// How long a controller may select no cluster of the fleet before the log has a warning.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Follows the fleet until `stop` is cancelled.
-pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, stop: CancellationToken) {
+/// Follows the fleet until the first token is cancelled. The second one ends the work in clusters that are not selected.
+pub(crate) async fn follow(
+    engine: Arc<Engine>,
+    sources: Vec<RunClusterSource>,
+    (stop, stop_work): (CancellationToken, CancellationToken),
+) {
     let mut events: FleetEvents = engine.fleet.subscribe();
     let core = engine.core.clone();
     let mut follower = Follower {
+        clean_ups: CleanUps::new(&engine, stop_work),
+        failed_maps: FailedMaps::default(),
         engine,
         sources,
         members: HashMap::new(),
@@ -40,20 +48,22 @@ pub(crate) async fn follow(engine: Arc<Engine>, sources: Vec<RunClusterSource>, 
         warned: false,
     };
     loop {
-        let warn_at = follower.warn_at;
-        let idle = async {
-            match warn_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let (idle, again) = (until(follower.warn_at), until(follower.failed_maps.due));
         tokio::select! {
             () = stop.cancelled() => return,
             event = events.next() => follower.handle(&event),
             () = core.wait_reopened() => follower.make_anew(),
             Some(_) = follower.draining.join_next() => {}
             () = idle => follower.warn_if_none_selected(),
+            () = again => follower.map_again(),
         }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -64,6 +74,8 @@ struct Follower {
     members: HashMap<ClusterName, Followed>,
     /// Abort the tasks of members that have left, after the grace period.
     draining: JoinSet<()>,
+    clean_ups: Option<CleanUps>,
+    failed_maps: FailedMaps,
     /// When to warn if no cluster is selected then. `None`: a cluster was selected since, or the warning is logged.
     warn_at: Option<Instant>,
     /// Whether the log has the warning. Until a cluster is selected, it gets no other.
@@ -99,8 +111,18 @@ impl Selection {
 impl Follower {
     fn handle(&mut self, event: &FleetEvent) {
         match event {
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => self.update(cluster),
+            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
+                let was = self.members.get(cluster.name());
+                let was = was.filter(|was| was.selected && was.member.cluster.is_same(cluster));
+                let was = was.map(|was| was.member.clone());
+                self.update(cluster);
+                if let Some(clean_ups) = &mut self.clean_ups {
+                    clean_ups.update(cluster, was);
+                }
+            }
             FleetEvent::Disengaged { name, epoch } => {
+                self.failed_maps.left(name);
+                self.clean_ups.iter_mut().for_each(|all| all.end(name));
                 let member = self.members.get(name).map(|followed| &followed.member);
                 if member.is_some_and(|member| member.cluster.epoch() == *epoch) {
                     self.remove(name);
@@ -108,22 +130,41 @@ impl Follower {
             }
             _ => {}
         }
-        self.map(event);
+        for mapper in 0..self.engine.core.plan.settings.fleet_maps.len() {
+            self.map(mapper, event);
+        }
     }
 
-    fn map(&self, event: &FleetEvent) {
-        let core = &self.engine.core;
-        let name = match event {
-            FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => cluster.name(),
-            FleetEvent::Disengaged { name, .. } => name,
+    fn map(&mut self, mapper: usize, event: &FleetEvent) {
+        let core = self.engine.core.clone();
+        let (name, map) = match (event, core.plan.settings.fleet_maps.get(mapper)) {
+            (FleetEvent::Engaged(of) | FleetEvent::Updated(of), Some(map)) => (of.name(), map),
+            (FleetEvent::Disengaged { name, .. }, Some(map)) => (name, map),
             _ => return,
         };
-        for map in &core.plan.settings.fleet_maps {
-            let keys = core.guarded("a fleet mapper", name, || map(event, &self.engine.fleet));
-            for key in keys.unwrap_or_default() {
-                self.engine.enqueue(key, Priority::Live, Duration::ZERO);
+        let mapped = core.guarded("a fleet mapper", name, || {
+            map(event, &self.engine.fleet).map_err(|error| Failure::of(error.as_ref()).text)
+        });
+        match mapped {
+            Some(Ok(keys)) => {
+                for key in keys {
+                    self.engine.enqueue(key, Priority::Live, Duration::ZERO);
+                }
             }
+            Some(Err(error)) => {
+                if let Some(pause) = self.failed_maps.add(mapper, name, event) {
+                    tracing::warn!(controller = %core.plan.settings.name, cluster = %name, %error, retry_in = ?pause, "a fleet mapper failed; it is asked again");
+                }
+            }
+            None => {}
         }
+    }
+
+    fn map_again(&mut self) {
+        for (mapper, event) in self.failed_maps.take() {
+            self.map(mapper, &event);
+        }
+        self.failed_maps.reset();
     }
 
     fn selection(&self, cluster: &Cluster) -> Selection {

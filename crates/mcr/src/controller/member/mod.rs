@@ -182,6 +182,11 @@ impl Member {
         true
     }
 
+    /// Whether tasks are running.
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.tasks.lock().handles.is_empty()
+    }
+
     pub(crate) fn task_ended(&self, id: u64) {
         self.tasks.lock().handles.remove(&id);
     }
