@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{bail, ensure};
 use examples::{Backend, Done, Step, Summary, duration, in_millis};
+use k8s_openapi::api::core::v1::ConfigMap;
 use mcr::{Cluster, ClusterState, Fleet};
 use mcr_testkit::faults::Fault;
 use serde_json::json;
@@ -17,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    backend::servers,
+    backend::{NAMESPACE, servers},
     measure::{Latencies, round},
     seen::{Seen, short_name},
     show::Show,
@@ -338,8 +339,13 @@ async fn blackhole(world: &mut World, fleet: &Fleet, seen: &Seen) -> anyhow::Res
     // Steps go on before it is noticed, so it is noted by the side.
     let noticed = tokio::spawn(async move {
         let unreachable = |state: &ClusterState| matches!(state, ClusterState::Unreachable { .. });
-        let state = cluster.wait_for(unreachable).await;
-        (Instant::now(), state)
+        // Work for the cluster: a request that waits. Without work, the silence would be noticed after more than a minute.
+        let maps = cluster.namespaced::<ConfigMap>(NAMESPACE);
+        let noticed = async {
+            let state = cluster.wait_for(unreachable).await;
+            (Instant::now(), state)
+        };
+        tokio::join!(noticed, maps.get("hello")).0
     });
     member.create("missed").await?;
     delete(member.server.client(), "hello").await?;

@@ -107,6 +107,13 @@ impl Channel {
         matches!(self.0.backend, Backend::Route(_))
     }
 
+    /// Whether the channel has TCP connections of its own to the address of the server. The kernel notices then if the network is
+    /// dead: through a proxy it sees only the proxy.
+    #[doc(hidden)]
+    pub fn is_direct(&self) -> bool {
+        matches!(&self.0.backend, Backend::Pooled(backend) if backend.pool.is_direct())
+    }
+
     /// Whether the channel is known to send no credential, although one is wanted.
     #[doc(hidden)]
     pub fn lacks_credential(&self) -> bool {

@@ -17,6 +17,7 @@ use crate::{
     error::{TransportError, TransportErrorKind},
     layer::TransportLayer,
     path,
+    pool::NewConnection,
     refresh::CredentialRefresh,
     request::{RequestClass, RequestInfo},
     state::TransportState,
@@ -128,7 +129,7 @@ impl CurrentChannel {
         let began = Instant::now();
         sleep(ASK_AFTER).await;
         if self.state.last_received_at().is_none_or(|at| at < began) {
-            self.state.probe_wanted.notify_one();
+            self.state.doubt(|doubts| &mut doubts.failed);
         }
         std::future::pending().await
     }
@@ -172,9 +173,12 @@ impl CurrentChannel {
             && !is_watch
             && !matches!(error.kind(), TransportErrorKind::Layer { .. })
         {
-            self.state.probe_wanted.notify_one();
+            self.state.doubt(|doubts| &mut doubts.failed);
         }
-        let response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
+        let mut response = sent.map_err(|error| error.in_cluster(&self.state.cluster))?;
+        if response.extensions_mut().remove::<NewConnection>().is_some() {
+            self.state.doubt(|doubts| &mut doubts.dialed);
+        }
         // A load balancer answers the rest too, when no API server is behind it.
         let is_received = matches!(response.status().as_u16(), 200..300 | 401 | 403);
         if is_received {

@@ -85,6 +85,7 @@ pub mod internal {
         proxies::{hint as proxy_hint, unused_variable as unused_proxy_variable},
         request::HeadTimeout,
         requests::{Request, Requests, Ticket},
+        state::Doubts,
     };
 
     pub mod tls {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use mcr_access::ClusterName;
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -16,15 +17,28 @@ use crate::{error::TransportErrorKind, link::Link, settings::Settings};
 
 static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| (Instant::now(), SystemTime::now()));
 
+/// Reasons to probe a cluster that have come since the last probe began, each with the time when it came first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Doubts {
+    /// A request could not connect, broke off, or waits in vain.
+    pub failed: Option<Instant>,
+    /// A request opened a connection, which may lead to another cluster.
+    pub dialed: Option<Instant>,
+    /// Work waits or runs.
+    pub works: Option<Instant>,
+}
+
 pub(crate) struct TransportState {
     pub(crate) cluster: ClusterName,
     pub(crate) settings: Arc<Settings>,
     /// Cancelled when the transport is closed.
     pub(crate) closed: CancellationToken,
     pub(crate) open_bodies: AtomicUsize,
+    pub(crate) open_watches: AtomicUsize,
     /// Whether requests and watches may use the connection.
     pub(crate) link: Link,
-    /// A request asks whether the cluster still answers. Holds one wish at most.
+    pub(crate) doubts: Mutex<Doubts>,
+    /// Notified of each doubt. Holds one notice at most.
     pub(crate) probe_wanted: Notify,
     /// Milliseconds after [`START`]; 0 for never.
     last_received: AtomicU64,
@@ -38,6 +52,8 @@ impl TransportState {
             settings,
             closed: CancellationToken::new(),
             open_bodies: AtomicUsize::new(0),
+            open_watches: AtomicUsize::new(0),
+            doubts: Mutex::default(),
             link: Link::default(),
             probe_wanted: Notify::new(),
             last_received: AtomicU64::new(0),
@@ -52,6 +68,16 @@ impl TransportState {
         let reason = self.link.reason();
         TransportErrorKind::Lost {
             reason: reason.unwrap_or_else(|| "it is connected again".into()),
+        }
+    }
+
+    /// Adds a reason to probe the cluster.
+    pub(crate) fn doubt(&self, reason: fn(&mut Doubts) -> &mut Option<Instant>) {
+        let mut doubts = self.doubts.lock();
+        let reason = reason(&mut doubts);
+        if reason.is_none() {
+            *reason = Some(Instant::now());
+            self.probe_wanted.notify_one();
         }
     }
 

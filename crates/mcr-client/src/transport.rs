@@ -23,7 +23,7 @@ use crate::{
     refresh::CredentialRefresh,
     service::ClientService,
     settings::Settings,
-    state::TransportState,
+    state::{Doubts, TransportState},
 };
 
 /// The connection to one cluster: a [`Channel`] that can be replaced, and a `kube::Client` that stays.
@@ -107,10 +107,33 @@ impl Transport {
         self.current.state.link.clone()
     }
 
-    /// Waits until a request has found that the cluster may not answer any more: it could not connect, its answer broke off, or
-    /// it has waited for seconds while the cluster sent nothing. Requests that find it meanwhile count as one. Cancel safe.
+    /// Waits until there is a reason to probe the cluster, at once or soon: a request could not connect, its answer broke off, or
+    /// it has waited for seconds while the cluster sent nothing; a request has opened a connection; work waits or runs. What
+    /// comes meanwhile counts as one. Cancel safe.
     pub fn probe_wanted(&self) -> impl Future<Output = ()> {
         self.current.state.probe_wanted.notified()
+    }
+
+    #[doc(hidden)]
+    pub fn doubts(&self) -> Doubts {
+        *self.current.state.doubts.lock()
+    }
+
+    /// Forgets the reasons to probe the cluster, because a probe begins.
+    #[doc(hidden)]
+    pub fn begin_probe(&self) {
+        *self.current.state.doubts.lock() = Doubts::default();
+    }
+
+    /// Reports that work waits or runs for the cluster.
+    #[doc(hidden)]
+    pub fn report_work(&self) {
+        self.current.state.doubt(|doubts| &mut doubts.works);
+    }
+
+    #[doc(hidden)]
+    pub fn has_watch(&self) -> bool {
+        self.current.state.open_watches.load(Ordering::Relaxed) > 0
     }
 
     #[doc(hidden)]

@@ -61,6 +61,8 @@ impl BodyTracker {
         ends: &CancellationToken,
     ) -> Self {
         state.open_bodies.fetch_add(1, Ordering::Relaxed);
+        let is_watch = is_received && class == RequestClass::Watch;
+        state.open_watches.fetch_add(is_watch.into(), Ordering::Relaxed);
         Self {
             ended: Box::pin(ends.clone().cancelled_owned()),
             rotation: Rotation::Current(Box::pin(rotated.clone().cancelled_owned())),
@@ -152,6 +154,10 @@ fn delay(class: RequestClass, settings: &Settings) -> Duration {
 impl Drop for BodyTracker {
     fn drop(&mut self) {
         self.state.open_bodies.fetch_sub(1, Ordering::Relaxed);
+        let was_watch = self.is_received && self.class == RequestClass::Watch;
+        self.state
+            .open_watches
+            .fetch_sub(was_watch.into(), Ordering::Relaxed);
     }
 }
 

@@ -42,6 +42,10 @@ pub(super) struct Pool {
     idle: Arc<IdleConnections>,
 }
 
+/// Marks a response over a connection that was opened for its request. It is an extension of the response.
+#[derive(Clone, Copy)]
+pub(crate) struct NewConnection;
+
 /// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SendError {
@@ -82,6 +86,10 @@ impl Pool {
         })
     }
 
+    pub(super) fn is_direct(&self) -> bool {
+        self.connector.is_direct()
+    }
+
     /// Sends a request whose URI is a path and query, and returns with the head of the response. Dropping the future cancels
     /// the request, and closes its connection.
     pub(super) async fn send(
@@ -108,7 +116,10 @@ impl Pool {
                 None => self.connect_hyper().await?,
             };
             request = match connection.send(request).await {
-                Ok((response, connection)) => return Ok(self.hyper_response(connection, response)),
+                Ok((response, connection)) => {
+                    let response = self.hyper_response(connection, response);
+                    return Ok(marked(response, is_fresh));
+                }
                 // The server closed the connection while it was idle: the request was not sent.
                 Err(Unanswered {
                     unsent: Some(unsent), ..
@@ -125,7 +136,7 @@ impl Pool {
                 None => (H1Connection::new(Box::new(self.dial().await?)), true),
             };
             match connection.send(request).await {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok(marked(response, is_fresh)),
                 // The server closed the connection while it was idle. No byte of a response arrived, so the GET can be sent
                 // again (RFC 9110, section 9.2.2).
                 Err(RequestFailed {
@@ -166,4 +177,11 @@ impl Pool {
         let connection = HyperConnection::start(stream).await.map_err(SendError::Hyper)?;
         Ok((connection, is_fresh))
     }
+}
+
+fn marked<B>(mut response: Response<B>, is_fresh: bool) -> Response<B> {
+    if is_fresh {
+        response.extensions_mut().insert(NewConnection);
+    }
+    response
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use http_body_util::BodyExt;
+use mcr_access::{Credential, Endpoint, Trust};
 use mcr_testkit::waiting::hold_clock;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -16,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    Channel, Settings, channel, channel_with, get, rest,
+    Channel, Settings, channel, channel_with, dialer, get, rest,
     server::{Server, respond},
     settings, until,
 };
@@ -226,4 +227,14 @@ async fn what_has_been_asked_by_get_can_be_asked_otherwise() {
     let watch = channel.send(get("/api/v1/pods?watch=true")).await.unwrap();
     assert_eq!(server.accepted(), 2, "a watch gets a connection of mcr-h1");
     drop(watch);
+}
+
+#[tokio::test]
+async fn a_channel_through_a_proxy_is_not_direct() {
+    let mut endpoint = Endpoint::new("https://a.example".parse().unwrap());
+    for is_direct in [true, false] {
+        let channel = dialer().channel(&endpoint, &Credential::token("t"), Trust::Trusted);
+        assert_eq!(channel.unwrap().is_direct(), is_direct);
+        endpoint.proxy = Some("http://127.0.0.1:1".parse().unwrap());
+    }
 }

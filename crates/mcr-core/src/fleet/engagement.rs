@@ -21,6 +21,7 @@ use super::{
     known::Known,
     life::{Action, End, Event, Life, State},
     scoped::ScopeEndpoint,
+    silence::Silence,
     state::Published,
     under_way::{Outcome, Target, UnderWay},
 };
@@ -153,7 +154,7 @@ impl<'a> Engagement<'a> {
                 // One timer for all: each timer would take memory in the task for the whole life of the cluster. Before what may ask for a
                 // probe again and again, because renewals must not wait for that.
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => self.due().map(Ok),
-                () = transport.probe_wanted(), if serves => Some(Ok(Event::Doubted)),
+                () = transport.probe_wanted(), if serves => self.due().map(Ok),
                 () = failed_since(&health, known_failures), if serves => Some(Ok(Event::Doubted)),
             };
             known_failures = self.failures();
@@ -176,7 +177,7 @@ impl<'a> Engagement<'a> {
         let times = [
             self.life.retry_at,
             self.refresh_at().filter(|_| ready),
-            ready.then(|| self.silent_at()),
+            ready.then(|| self.probe_at()),
         ];
         times.into_iter().flatten().min()
     }
@@ -190,7 +191,7 @@ impl<'a> Engagement<'a> {
         } else if has_come(self.life.retry_at) {
             Some(Event::Due)
         } else {
-            (self.silent_at() <= now).then_some(Event::Doubted)
+            (self.probe_at() <= now).then_some(Event::Doubted)
         }
     }
 
@@ -198,10 +199,18 @@ impl<'a> Engagement<'a> {
         self.connection.as_ref()?.refresh_at
     }
 
-    /// When the cluster counts as silent, if nothing is received until then.
-    fn silent_at(&self) -> Instant {
-        let (received, probed) = (self.cluster.transport().last_received_at(), self.life.last_probe);
-        received.map_or(probed, |received| received.max(probed)) + self.fleet.probe_after()
+    /// When the cluster is probed, if nothing happens until then.
+    fn probe_at(&self) -> Instant {
+        let (transport, probed) = (self.cluster.transport(), self.life.last_probe);
+        let received = transport.last_received_at();
+        let is_direct = |connection: &Connection| connection.channel.is_direct();
+        let silence = Silence {
+            answered: received.map_or(probed, |received| received.max(probed)),
+            probed,
+            doubts: transport.doubts(),
+            is_watched: transport.has_watch() && self.connection.as_ref().is_some_and(is_direct),
+        };
+        silence.probe_at(self.fleet.settings().probe_after, self.fleet.probe_after())
     }
 
     /// Takes the newest announcement of the provider.

@@ -2,8 +2,8 @@
 //!
 //! Each module uses only modules before it in this list:
 //!
-//! - `settings`, `state`, `description`, `spec_change`, `epoch` and `identity` are plain data. `desired` is the table of claims. `life` decides
-//!   what a cluster does at each event.
+//! - `silence` decides when a cluster is probed. `settings`, `state`, `description`, `spec_change`, `epoch` and `identity` are plain data.
+//!   `desired` is the table of claims. `life` decides what a cluster does at each event.
 //! - `counts`, `identities` and `observers` are shared by all clusters. `resources` contains them.
 //! - `cluster` is the handle of one cluster. `registry` has all clusters. `snapshot` is their status.
 //! - `context` is resources and registry together, and has the steps of draining. `events` are for subscribers.
@@ -39,6 +39,7 @@ mod registry;
 mod resources;
 mod scoped;
 mod settings;
+mod silence;
 mod snapshot;
 mod spec_change;
 mod state;

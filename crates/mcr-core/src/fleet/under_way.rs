@@ -118,6 +118,7 @@ impl<'a> UnderWay<'a> {
         Self::new(false, async move {
             sleep_until(not_before).await;
             // This probe is for all who have asked by now.
+            transport.begin_probe();
             let _ = transport.probe_wanted().now_or_never();
             let limit = fleet.settings().probe_timeout;
             Outcome::Probed(if compares {
@@ -252,6 +253,8 @@ async fn fell_silent(
     after: Duration,
     limit: Duration,
 ) -> ConnectError {
+    // Most sources answer at once, and most clusters have been silent for a while.
+    sleep(Duration::from_secs(1)).await;
     let mut since = transport.last_received_at().unwrap_or_else(Instant::now);
     loop {
         sleep_until(since + after).await;

@@ -21,6 +21,8 @@ async fn the_store_equals_an_etcd_that_was_restored_and_the_deletion_after_it_is
     let running = Running::start_with(|settings| {
         // No watch ends by itself and leads to a list that way.
         Arc::make_mut(&mut settings.watch).watch_timeout = Duration::from_secs(3600);
+        // Nor does silence lead to a probe.
+        settings.probe_after = Duration::from_secs(3600);
     });
     let cluster = running.join("a", &plane.kubeconfig()).await;
     let (watch, log) = watch_config_maps(&cluster);

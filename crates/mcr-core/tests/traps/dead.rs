@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use mcr_core::{Cluster, ClusterState, WatchRequest};
 use tokio::time::Instant;
 
-use mcr_doubles::scripted::{Answer, Server};
+use mcr_doubles::scripted::{Answer, Server, bookmark};
 
 use crate::harness::*;
 
@@ -117,6 +117,62 @@ async fn a_silent_cluster_is_found_out_by_a_probe_and_a_quiet_one_is_not() {
         assert_eq!(server.lists(MAPS).len(), 1);
         one.running.stop().await;
     }
+}
+
+/// Over sockets, where the kernel would notice a dead network; a tenth of the usual times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_cluster_is_probed_when_a_bookmark_is_late_and_when_a_connection_is_new() {
+    let server = quiet_server().await;
+    let running = Running::start_with(|settings| {
+        settings.probe_after = Duration::from_secs(2);
+        settings.probe_timeout = Duration::from_secs(1);
+    });
+    let one = One::with(&server, running).await;
+    one.log.becomes(&["+a"]).await;
+    ready(&one.cluster).await;
+    let before = server.probes();
+    for version in 11..14 {
+        server.send(MAPS, &bookmark(version)).await;
+        for_millis(3000).await;
+    }
+    assert_eq!(server.probes(), before);
+    // Another cluster may answer there now.
+    let maps = one.cluster.namespaced::<ConfigMap>("default");
+    let _ = maps.get("a").await;
+    for_millis(4000).await;
+    assert!(server.probes() > before);
+    server.send(MAPS, &bookmark(14)).await;
+    server.fall_silent();
+    let began = Instant::now();
+    unreachable(&one.cluster, "no answer within").await;
+    let took = began.elapsed().as_secs_f32();
+    // 6.5 s and a probe, instead of 2 s and a probe.
+    assert!(took > 5.0, "{took}");
+    server.speak_again();
+    ready(&one.cluster).await;
+    one.running.stop().await;
+}
+
+/// Nothing is sent to an idle cluster. The kernel notices that what it sends to keep the connection is not acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg(target_os = "linux")]
+async fn an_idle_cluster_behind_a_dead_network_is_unreachable_within_thirty_seconds() {
+    const TEST: &str = "dead::an_idle_cluster_behind_a_dead_network_is_unreachable_within_thirty_seconds";
+    if !in_a_network_of_its_own(TEST) {
+        return;
+    }
+    let server = quiet_server().await;
+    let one = One::with(&server, Running::with_settings(|_| {})).await;
+    one.log.becomes(&["+a"]).await;
+    ready(&one.cluster).await;
+    packet_filter("-A INPUT -j DROP");
+    unreachable_in_time(&one.cluster).await;
+    packet_filter("-F INPUT");
+    let again = one.cluster.wait_for(ClusterState::is_ready);
+    tokio::time::timeout(Duration::from_secs(35), again)
+        .await
+        .unwrap();
+    one.running.stop().await;
 }
 
 /// One that was never heard of, and is there in the end.

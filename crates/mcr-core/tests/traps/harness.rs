@@ -114,10 +114,41 @@ pub(crate) async fn quiet_server() -> Server {
     Server::start(serves_one_map).await
 }
 
+const MARK: &str = "MCR_TRAPS_CHILD";
+
+/// Runs the calling test in a network namespace of its own, where it may filter packets. Returns as
+/// [`in_a_process_of_its_own`]. Where that is not possible, it prints so, and the test is skipped.
+#[cfg(target_os = "linux")]
+pub(crate) fn in_a_network_of_its_own(test: &str) -> bool {
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let run = "ip link set lo up && iptables -L INPUT && exec \"$0\" --exact \"$1\" --nocapture";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-c", run]);
+    command
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env(MARK, "1");
+    match command.output() {
+        Ok(output) if matches!(output.status.code(), Some(0 | 101)) => check(test, &output),
+        _ => println!("skipped: it needs unshare, ip and iptables, and the right to use them"),
+    }
+    false
+}
+
+/// Changes the packet filter of this network namespace.
+#[cfg(target_os = "linux")]
+pub(crate) fn packet_filter(change: &str) {
+    let changed = std::process::Command::new("iptables")
+        .args(change.split(' '))
+        .status();
+    assert!(changed.unwrap().success(), "{change}");
+}
+
 /// Runs the calling test in a process of its own, for tests that look at what belongs to a whole process.
 /// True in that process; in the other one it returns when that has passed.
 pub(crate) fn in_a_process_of_its_own(test: &str, environment: &[(&str, &str)]) -> bool {
-    const MARK: &str = "MCR_TRAPS_CHILD";
     if std::env::var_os(MARK).is_some() {
         return true;
     }
@@ -133,9 +164,14 @@ pub(crate) fn in_a_process_of_its_own(test: &str, environment: &[(&str, &str)]) 
         .env(MARK, "1")
         .output()
         .unwrap();
+    check(test, &output);
+    false
+}
+
+/// Checks that this one test has passed.
+fn check(test: &str, output: &std::process::Output) {
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "no test of the name {test}: {text}");
-    false
 }

@@ -13,7 +13,7 @@ use super::{
         follow,
         source::{self, Sources},
     },
-    run::dispatch,
+    run::{dispatch, report_work},
     status::ControllerHandle,
 };
 use crate::{error::ControllerError, failure::panic_text};
@@ -105,6 +105,7 @@ impl BuiltController {
         tasks.spawn(follow(engine.clone(), sources.cluster, tokens));
         // Cancelled when the queue closes.
         tasks.spawn(dispatch(engine.clone(), stop_sources.clone()));
+        tasks.spawn(report_work(core.clone(), stop_sources.clone()));
         let mut running_sources = JoinSet::new();
         for run in &sources.global {
             running_sources.spawn(source::run(engine.clone(), run.clone(), stop_sources.clone()));

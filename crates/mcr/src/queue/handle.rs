@@ -260,6 +260,11 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> FairQueue
             .collect()
     }
 
+    /// Calls `QueueCore::busy`. Reads every cluster, unless none is busy.
+    pub(crate) fn busy(&self) -> Vec<E> {
+        self.shared.core.lock().busy().cloned().collect()
+    }
+
     /// Calls [`QueueCore::oldest_wait`]. Reads every cluster, so it is for metrics.
     pub fn oldest_wait(&self) -> Option<Duration> {
         self.shared.core.lock().oldest_wait(Instant::now())

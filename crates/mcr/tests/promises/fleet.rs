@@ -42,7 +42,7 @@ pub(crate) struct World {
     /// Join while the others run.
     pub(crate) late: Vec<Member>,
     pub(crate) sick: Vec<Sick>,
-    servers: Servers,
+    pub(crate) servers: Servers,
 }
 
 pub(crate) struct Member {
@@ -57,7 +57,7 @@ pub(crate) struct Sick {
 }
 
 /// What is behind the clusters.
-enum Servers {
+pub(crate) enum Servers {
     /// A simulated API server for each.
     Simulated {
         /// Of the healthy clusters, in their order.

@@ -2,20 +2,24 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use mcr::{
-    Action, BuildError, BuiltController, ClusterSpec, Controller, ControllerHandle, Request, RequestObject,
+    Action, BuildError, BuiltController, Cluster, ClusterSpec, Controller, ControllerHandle, FleetSettings,
+    Request, RequestObject,
 };
 use mcr_testkit::{
     control_plane::{ControlPlane, Credentials, Etcd, KubeconfigBuilder, policy_rule},
+    faults::Fault,
     waiting::{Background, eventually},
 };
 
-use crate::fleet::{OrFail, PATIENCE, Running, spec, write_really};
+use crate::fleet::{OrFail, PATIENCE, Running, Servers, World, spec, write_really};
 
 /// The requests of a reconciler, as `live|deleted|absent <cluster> <name>`.
 #[derive(Default)]
@@ -175,4 +179,70 @@ fn widget_crd() -> serde_json::Value {
                 "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]
         }
     })
+}
+
+/// What acknowledges and does not answer is noticed by a probe: after 4 s if work waits, and else after 13 s, a fifth of the usual
+/// times. The work is a reconcile that sends no request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_unreachable_and_sooner_if_work_waits_for_it() {
+    let world = World::real(1, 0, 3).await;
+    let Servers::Real(plane) = &world.servers else {
+        panic!("it is simulated")
+    };
+    let (paused, with_work, half_open) = ("healthy-0", "sick-0", "sick-2");
+    let noted = Arc::new(Noted::default());
+    let reconcile = async |request: Request<ConfigMap>, noted: Arc<Noted>| {
+        let line = format!("{} {}", request.cluster.name(), request.name());
+        let works = line.starts_with("sick-0 ");
+        noted.0.lock().unwrap().push(line);
+        if works {
+            pending::<()>().await;
+        }
+        Ok::<_, Infallible>(())
+    };
+    let controller = Controller::<ConfigMap>::new("works").build(reconcile, noted.clone());
+    let limits = |settings: &mut FleetSettings| {
+        settings.probe_after = Duration::from_secs(4);
+        settings.probe_timeout = Duration::from_secs(2);
+    };
+    let running = Running::start(world.specs(), |_| controller, limits);
+    for name in ["hello", "again"] {
+        write_really(plane, name, 0).await;
+        eventually(PATIENCE, "all have just sent something", || {
+            let clusters = running.fleet.clusters();
+            let has = |cluster: &Cluster| noted.has(&format!("{} {name}", cluster.name()));
+            clusters.len() == 4 && clusters.iter().all(has)
+        })
+        .await;
+    }
+    let began = tokio::time::Instant::now();
+    world
+        .infect(&[
+            Fault::BlackHole.into(),
+            Fault::BlackHole.into(),
+            Fault::HalfOpen.into(),
+        ])
+        .await;
+    plane.pause().or_fail();
+    let mut took = Vec::new();
+    for name in [with_work, "sick-1", half_open, paused] {
+        let cluster = running.fleet.get(name).or_fail();
+        cluster.wait_for(|state| !state.is_ready()).await;
+        took.push(began.elapsed().as_secs());
+    }
+    assert!(took[0] <= 10 && took[1] > 10 && took[3] < 30, "{took:?}");
+    plane.resume().or_fail();
+    // New connections work. Those that were half-open stay so.
+    for sick in world.sick.iter().filter(|sick| sick.name != half_open) {
+        sick.proxy.clear().await;
+    }
+    eventually(PATIENCE, "all are ready", || {
+        running
+            .fleet
+            .clusters()
+            .iter()
+            .all(|cluster| cluster.state().is_ready())
+    })
+    .await;
+    running.stop().await;
 }

@@ -35,6 +35,9 @@ pub(crate) trait ScopePlacement: Send + Sync {
     /// The connection of the scope endpoint; none before the first one and between two servers.
     fn connection(&self) -> Option<ConnectionInfo>;
 
+    /// Reports to the scope endpoint that work waits or runs.
+    fn report_work(&self);
+
     /// Makes a watch read the objects of this place. Returns a grant if its kind is no longer withheld from the cluster.
     fn join(&self, watch: &Arc<SharedWatch>) -> Option<Grant>;
 }

@@ -383,6 +383,15 @@ impl Cluster {
         self.0.transport.get()?.last_received()
     }
 
+    /// Reports that work waits or runs for the cluster, so that its silence is noticed earlier. Controllers do so every few seconds.
+    #[doc(hidden)]
+    pub fn report_work(&self) {
+        match self.placement() {
+            Some(placement) => placement.report_work(),
+            None => self.transport().report_work(),
+        }
+    }
+
     /// The channel between its supervisor and the drivers of its watches.
     pub(crate) fn health(&self) -> &Arc<Health> {
         let new = || Arc::new(Health::new(self.transport().link()));

@@ -65,6 +65,12 @@ impl ScopePlacement for ClusterPlacement {
         Some(connection.connection())
     }
 
+    fn report_work(&self) {
+        if let Some(connection) = self.endpoint().connection() {
+            connection.report_work();
+        }
+    }
+
     fn join(&self, watch: &Arc<SharedWatch>) -> Option<Grant> {
         watch.join_with(|| {
             let (endpoint, at) = self.current();

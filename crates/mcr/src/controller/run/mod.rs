@@ -20,7 +20,7 @@ use self::{
     outcome::{Ended, outcome},
 };
 use super::{
-    engine::{Engine, running::Job},
+    engine::{Core, Engine, running::Job},
     member::Member,
 };
 use crate::{
@@ -52,6 +52,21 @@ pub(crate) async fn dispatch(engine: Arc<Engine>, stop: CancellationToken) {
         start(&engine, job, term.clone());
         // `next` of a queue with ready items never waits. The other tasks of this thread need their turn.
         consume_budget().await;
+    }
+}
+
+/// How often the fleet learns for which clusters work waits or runs.
+const REPORTS_WORK_EVERY: Duration = Duration::from_secs(2);
+
+/// Lets the fleet probe clusters for which work waits or runs earlier than idle ones, until `stop` is cancelled.
+pub(crate) async fn report_work(core: Arc<Core>, stop: CancellationToken) {
+    while timeout(REPORTS_WORK_EVERY, stop.cancelled()).await.is_err() {
+        if core.is_idle() {
+            continue;
+        }
+        for member in core.queue.busy() {
+            member.cluster.report_work();
+        }
     }
 }
 

@@ -61,6 +61,14 @@ impl<C: Clone + Eq + Hash, K: Clone + Eq + Hash, E: Clone + PartialEq> QueueCore
             .filter_map(|(_, slot)| Some((&slot.name, slot.epoch.as_ref()?)))
     }
 
+    /// The epochs of the clusters in which an item runs or can be dispatched.
+    pub(crate) fn busy(&self) -> impl Iterator<Item = &E> {
+        let slots = (self.running > 0 || self.ring.head().is_some()).then_some(&self.slots);
+        let busy = slots.into_iter().flatten().map(|(_, slot)| slot);
+        busy.filter(|slot| slot.running > 0 || slot.in_ring)
+            .filter_map(|slot| slot.epoch.as_ref())
+    }
+
     /// The waiting time of the item that has been ready longest, among the clusters that are neither gated nor parked.
     /// Reads every cluster, so it is for metrics and not for each dispatch.
     pub fn oldest_wait(&self, now: Instant) -> Option<Duration> {
