@@ -20,6 +20,9 @@ const NEXTEST: Tool = Tool {
 /// The tests that share API servers, which they can only in one process. The library of the package has the same name.
 const SHARED: &str = "package(examples) & binary(examples) & kind(test)";
 
+/// The tests that install aws-lc-rs if a variable is set: in processes of their own.
+const TLS: &str = "package(mcr-client) & test(/^tests::(certificates|tls)::/)";
+
 /// Arguments of `cargo xtask test`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
@@ -38,6 +41,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     stages.finish()
 }
 
+/// Runs those of all test programs that a filter selects.
+fn nextest(filter: &str) -> Result<Command> {
+    let mut command = Command::new(tool::installed(&NEXTEST)?);
+    workspace::in_root(&mut command)
+        .args([
+            "nextest",
+            "run",
+            "--workspace",
+            "--all-features",
+            "--lib",
+            "--bins",
+            "--tests",
+        ])
+        .args(["-E", filter]);
+    Ok(command)
+}
+
 /// Adds the test stages.
 pub(crate) fn add(stages: &mut Stages, args: &Args) {
     let mut folder = None;
@@ -54,19 +74,8 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     });
 
     stages.run("tests", || {
-        let mut command = Command::new(tool::installed(&NEXTEST)?);
-        workspace::in_root(&mut command)
-            .args([
-                "nextest",
-                "run",
-                "--workspace",
-                "--all-features",
-                "--lib",
-                "--bins",
-                "--tests",
-            ])
-            .args(["-E", &format!("not ({SHARED})")])
-            .env("KUBEBUILDER_ASSETS", &folder);
+        let mut command = nextest(&format!("not ({SHARED})"))?;
+        command.env("KUBEBUILDER_ASSETS", &folder);
         if args.full {
             command.args(["--run-ignored", "all"]);
         }
@@ -93,18 +102,22 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
         Ok(Done::Passed)
     });
 
-    // All features are on in the stages before, which means ring. Here aws-lc-rs, and neither, where TLS is.
+    // All features are on in the stages before, which means ring. Here aws-lc-rs, and neither. Only `mcr-access` has code that depends on
+    // these features, so it alone is compiled again; the TLS of `mcr-client` is tested as the stages before have compiled it.
     stages.run("cryptography", || {
-        // Both packages in both commands, so that the second finds most dependencies compiled.
-        let both = [
+        let access = [
             "test",
             "--no-default-features",
             "--package=mcr-access",
-            "--package=mcr-client",
+            "--test=crypto",
         ];
-        let aws_lc_rs = ["--features=mcr-client/aws-lc-rs", "--lib", "--test=crypto"];
-        workspace::check(workspace::cargo().args(both).args(aws_lc_rs))?;
-        workspace::check(workspace::cargo().args(both).arg("--test=crypto"))?;
+        workspace::check(
+            workspace::cargo()
+                .args(access)
+                .args(["--features=aws-lc-rs", "--lib"]),
+        )?;
+        workspace::check(workspace::cargo().args(access))?;
+        workspace::check(nextest(TLS)?.env("MCR_TEST_AWS_LC_RS", "1"))?;
         if args.full {
             let neither = [
                 "test",

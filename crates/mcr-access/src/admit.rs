@@ -12,7 +12,7 @@ use crate::{
     exec::PluginService,
     file_source::read_file,
     fingerprint::Fingerprint,
-    kubeconfig::literal_ip,
+    kubeconfig::{NUMBER, is_number, literal_ip},
     pem::{self, IdentityPart},
     policy::{AccessPolicy, PluginRefusal},
     trust::Trust,
@@ -96,6 +96,10 @@ impl AccessPolicy {
             && let Err(error) = self.addresses.check(address)
         {
             return refused("server", error.to_string());
+        }
+        // A proxy would connect to that address.
+        if is_number(&endpoint.server) {
+            return refused("server", NUMBER.to_owned());
         }
         if endpoint.insecure_skip_tls_verify && !self.insecure_tls {
             return refused(

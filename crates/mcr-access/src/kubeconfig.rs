@@ -68,6 +68,21 @@ pub fn literal_ip(server: &http::Uri) -> Option<IpAddr> {
     address.parse().ok()
 }
 
+/// What is wrong with a server whose host is a number.
+pub(crate) const NUMBER: &str =
+    "has a number as its host; write the IP address as four numbers with dots, or a name";
+
+/// Whether the host is a number and no IP address. Some resolvers and proxies take 2130706433, 0x7f000001 or 127.1 for an address; no
+/// certificate has such a name.
+pub(crate) fn is_number(server: &http::Uri) -> bool {
+    let host = server.host().unwrap_or_default();
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    let hex = last.strip_prefix("0x").or(last.strip_prefix("0X"));
+    let digits = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits || hex.is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    number && literal_ip(server).is_none()
+}
+
 /// Splits the host of a URL into the host without brackets and the zone of an IPv6 address: the interface of `[fe80::1%25eth0]`,
 /// as RFC 6874 writes it, and of `[fe80::1%eth0]`.
 pub fn split_zone(host: &str) -> (&str, Option<&str>) {

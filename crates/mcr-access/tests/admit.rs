@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use mcr_access::{
-    AccessPolicy, AddressPolicy, Credential, CredentialPluginPolicy, EndpointAccess, KubeconfigAccess,
-    Refresh, StaticCredential, Trust,
+    AccessPolicy, AddressPolicy, Credential, CredentialPluginPolicy, Endpoint, EndpointAccess,
+    KubeconfigAccess, Refresh, StaticCredential, Trust,
 };
 
 fn parsed(cluster: &str, user: &str) -> EndpointAccess {
@@ -77,6 +77,29 @@ fn what_one_policy_admits_is_judged_by_the_next_as_if_there_had_been_no_other() 
         let mut trusted = access.clone();
         trusted.trust = Trust::Trusted;
         assert!(policies[0].admit(&trusted).is_ok(), "{cluster} {user}");
+    }
+}
+
+/// A kubeconfig with such a server is refused when it is parsed.
+#[test]
+fn a_number_as_the_host_is_refused_also_behind_a_proxy_that_is_allowed() {
+    let proxy: http::Uri = "http://proxy:3128".parse().unwrap();
+    let policy = AccessPolicy::default().allow_proxy(proxy.clone());
+    for (host, is_fine) in [
+        ("0xa9fea9fe", false),
+        ("2852039166", false),
+        ("169.254.43518", false),
+        ("api", true),
+    ] {
+        let mut endpoint = Endpoint::new(format!("https://{host}").parse().unwrap());
+        endpoint.proxy = Some(proxy.clone());
+        let source = StaticCredential::new(Credential::anonymous());
+        let mut access = EndpointAccess::new(endpoint, source);
+        assert!(policy.admit(&access).is_ok(), "{host}: its writer is trusted");
+        access.trust = Trust::Untrusted;
+        let refused = policy.admit(&access).err().map(|error| error.to_string());
+        let is_number = |text: String| text.contains("server: has a number as its host");
+        assert_eq!(refused.map(is_number), (!is_fine).then_some(true), "{host}");
     }
 }
 

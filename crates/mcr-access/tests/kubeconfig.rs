@@ -159,7 +159,15 @@ fn clusters() {
          https:// h | server: is not an address; write https://host:port
          https://h:99999 | server: has no host or a bad port; write https://host:port",
     );
-    for number in ["2130706433", "0x7f000001", "127.1", "h.0177"] {
+    for number in [
+        "2130706433",
+        "0x7f000001",
+        "0X7F000001",
+        "0x",
+        "127.1",
+        "h.0177",
+        "127.0.0.1.",
+    ] {
         let text = cluster(&format!("server: 'https://{number}:6443'"));
         assert!(
             text.starts_with(&format!("{field}.server: has a number as its host; ")),

@@ -26,6 +26,7 @@ mod request;
 // Connecting a cluster.
 mod connect_error;
 mod endpoint_credentials;
+mod kube_client;
 mod probe;
 mod proof;
 
@@ -80,6 +81,7 @@ pub mod internal {
         backoff::{Backoff, jitter},
         connect_error::ConnectError,
         endpoint_credentials::{EndpointCredentials, IssuedCredential},
+        kube_client::{inferred_kube_config, is_login_error, kube_client, kube_config},
         observable::Observable,
         prefix::{AbsolutePath, prefixed},
         proxies::{hint as proxy_hint, unused_variable as unused_proxy_variable},

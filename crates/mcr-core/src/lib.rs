@@ -98,6 +98,9 @@ pub mod internal {
     pub use mcr_access::internal::{
         Outline, claims, is_format, outline, outline_parsed, rfc3339, rfc3339_option,
     };
-    pub use mcr_client::internal::{jitter, proxy_hint, tls, unused_proxy_variable};
+    pub use mcr_client::internal::{
+        inferred_kube_config, is_login_error, jitter, kube_client, kube_config, proxy_hint, tls,
+        unused_proxy_variable,
+    };
     pub use mcr_store::describe as describe_json_error;
 }

@@ -1,16 +1,15 @@
 //! Reading the Secret in the hub.
 
-use std::{collections::BTreeMap, env, error::Error, io::ErrorKind, path::PathBuf};
+use std::{collections::BTreeMap, env, io::ErrorKind, path::PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{
-    Client, Config,
-    client::AuthError,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, config::Kubeconfig};
 use mcr_access::{KubeconfigAccess, KubeconfigFile, contexts, reason};
-use mcr_client::{ObjectPath, explain_error};
+use mcr_client::{
+    ObjectPath, explain_error,
+    internal::{is_login_error, kube_client, kube_config},
+};
 
 use crate::request::Request;
 
@@ -61,8 +60,13 @@ pub(crate) async fn client() -> anyhow::Result<Client> {
             )
         })?,
     };
-    mcr_access::crypto::install_default()?;
-    Client::try_from(config).map_err(|error| anyhow!("the hub can't be used: {}", text_of(&error)))
+    kube_client(config, None).map_err(|error| {
+        let text = match error.downcast_ref() {
+            Some(error) => text_of(error),
+            None => error.to_string(),
+        };
+        anyhow!("the hub can't be used: {text}")
+    })
 }
 
 /// The current context. `None` if there are no contexts.
@@ -113,12 +117,7 @@ async fn from_kubeconfig(access: &KubeconfigAccess) -> anyhow::Result<Config> {
     let unusable =
         "the hub's kubeconfig can't be used, although it is well-formed; try it with kubectl --kubeconfig";
     let text = std::str::from_utf8(&access.yaml).map_err(|_| anyhow!(unusable))?;
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| anyhow!(unusable))?;
-    let options = KubeConfigOptions {
-        context: access.context.as_deref().map(str::to_owned),
-        ..KubeConfigOptions::default()
-    };
-    Config::from_custom_kubeconfig(kubeconfig, &options)
+    kube_config(Kubeconfig::from_yaml(text), access.context.as_deref())
         .await
         .map_err(|_| anyhow!(unusable))
 }
@@ -146,15 +145,4 @@ fn text_of(error: &kube::Error) -> String {
         }
         error => explain_error(error),
     }
-}
-
-fn is_login_error(error: &kube::Error) -> bool {
-    let mut next: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = next {
-        if error.is::<AuthError>() {
-            return true;
-        }
-        next = error.source();
-    }
-    matches!(error, kube::Error::Auth(_))
 }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     condition::{Condition, find, is_true},
+    labels::{LabelKeys, Labels},
     readiness::Readiness,
     stage::RawLogicalCluster,
     url::Export,
@@ -36,6 +37,8 @@ struct Metadata {
     deletion_timestamp: Option<Time>,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    labels: Labels,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -96,6 +99,8 @@ pub(crate) struct Binding {
     pub(crate) claims_pending: bool,
     /// The kinds that the export claims and the binding does not grant, each with the reason.
     pub(crate) withheld: Withheld,
+    /// The labels that become labels of the cluster.
+    pub(crate) labels: Labels,
 }
 
 /// Kinds as `<plural>` or `<plural>.<group>`, and why each is withheld.
@@ -103,7 +108,12 @@ pub(crate) type Withheld = BTreeMap<String, String>;
 
 impl Binding {
     /// The facts of a binding. None if it binds another export: an export that claims APIBindings sees those of others, too.
-    pub(crate) fn of(raw: &RawBinding, export: &Export, readiness: Readiness) -> Option<Self> {
+    pub(crate) fn of(
+        raw: &RawBinding,
+        export: &Export,
+        readiness: Readiness,
+        keys: &LabelKeys,
+    ) -> Option<Self> {
         let bound = raw.spec.reference.export.as_ref()?;
         let cluster = raw.status.api_export_cluster_name.as_deref();
         let is_ours = match cluster.filter(|id| !id.is_empty()) {
@@ -124,11 +134,12 @@ impl Binding {
             not_ready: raw.not_ready(readiness).map(Into::into),
             claims_pending: raw.claims_pending(),
             withheld: raw.withheld(bound),
+            labels: keys.of(&raw.metadata.labels),
         })
     }
 
     /// The facts of a LogicalCluster. The workspace is a cluster as long as it waits, so it is always ready.
-    pub(crate) fn of_logical_cluster(raw: &RawLogicalCluster, waits: bool) -> Self {
+    pub(crate) fn of_logical_cluster(raw: &RawLogicalCluster, waits: bool, keys: &LabelKeys) -> Self {
         Self {
             path: raw
                 .metadata
@@ -139,6 +150,7 @@ impl Binding {
             not_ready: None,
             claims_pending: false,
             withheld: Withheld::new(),
+            labels: keys.of(&raw.metadata.labels),
         }
     }
 }
@@ -308,7 +320,7 @@ mod tests {
     }
 
     fn facts(raw: &RawBinding, readiness: Readiness) -> Binding {
-        Binding::of(raw, &export(), readiness).unwrap()
+        Binding::of(raw, &export(), readiness, &LabelKeys::default()).unwrap()
     }
 
     /// Why it is not ready, by each readiness.
@@ -336,6 +348,7 @@ mod tests {
                 not_ready: None,
                 claims_pending: true,
                 withheld: Withheld::new(),
+                labels: Labels::new(),
             }
         );
         let new = binding(|value| value["status"] = json!({}));
@@ -364,6 +377,20 @@ mod tests {
                 "APIBinding mongodb is not bound yet: its phase is \"Binding\"; condition APIExportValid is False: NotFound"
             )
         );
+    }
+
+    #[test]
+    fn the_labels_that_are_named_are_those_of_the_binding_or_of_the_logical_cluster() {
+        let keys = LabelKeys::new(["internal.apis.kcp.io/export", "tenancy.kcp.io/phase"]);
+        let of_binding = Binding::of(&binding(|_| ()), &export(), Readiness::Ready, &keys).unwrap();
+        let label = |key: &str, value: &str| Labels::from([(key.to_owned(), value.to_owned())]);
+        assert_eq!(
+            of_binding.labels,
+            label("internal.apis.kcp.io/export", "2zq8vxk3m0")
+        );
+        let raw = serde_json::from_str(include_str!("../tests/fixtures/logicalcluster.json")).unwrap();
+        let waiting = Binding::of_logical_cluster(&raw, true, &keys);
+        assert_eq!(waiting.labels, label("tenancy.kcp.io/phase", "Ready"));
     }
 
     #[test]
@@ -460,7 +487,8 @@ mod tests {
 
     #[test]
     fn bindings_of_other_exports_are_left_out() {
-        let of = |raw: &RawBinding| Binding::of(raw, &export(), Readiness::Ready).is_some();
+        let of =
+            |raw: &RawBinding| Binding::of(raw, &export(), Readiness::Ready, &LabelKeys::default()).is_some();
         assert!(of(&binding(|_| ())));
         assert!(of(&binding(|value| value["status"] = json!({}))));
         assert!(of(&binding(

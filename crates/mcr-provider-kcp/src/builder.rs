@@ -5,6 +5,7 @@ use mcr_core::{Access, ClusterName, Scope, Trust};
 use crate::{
     config::{Config, ExportName},
     error::KcpError,
+    labels::LabelKeys,
     layout::Layout,
     paths::Paths,
     provider::KcpProvider,
@@ -18,6 +19,7 @@ pub(crate) struct Options {
     pub(crate) name: Arc<str>,
     pub(crate) access: Option<Access>,
     pub(crate) name_prefix: String,
+    pub(crate) label_keys: LabelKeys,
 }
 
 impl Options {
@@ -26,6 +28,7 @@ impl Options {
             name: name.into(),
             access: None,
             name_prefix: String::new(),
+            label_keys: LabelKeys::default(),
         }
     }
 }
@@ -102,6 +105,16 @@ impl KcpProviderBuilder {
         self
     }
 
+    /// Sets the keys of the labels of an APIBinding that its cluster has, too, so that selectors select by them. Default: none.
+    ///
+    /// Whoever writes the binding chooses the values, which is the owner of the workspace. A value that an API server would refuse is
+    /// left out. If several bindings of a workspace have a key, the one whose name is first decides.
+    #[must_use]
+    pub fn label_keys(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.label_keys = LabelKeys::new(keys);
+        self
+    }
+
     /// Allows server-side apply. Default: it is refused.
     ///
     /// kcp merges such a request into the object and sends the result as an update. A field that a later apply leaves out
@@ -162,6 +175,7 @@ pub(crate) fn configure(
         access,
         api,
         readiness,
+        label_keys: options.label_keys,
         paths: Paths::new(&options.name_prefix),
         name_prefix: options.name_prefix,
         scope: Scope::new(layout),

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use mcr_core::{Access, Scope};
 use parking_lot::Mutex;
 
-use crate::{paths::Paths, readiness::Readiness, slice::Api};
+use crate::{labels::LabelKeys, paths::Paths, readiness::Readiness, slice::Api};
 
 /// The name of an export, or of an initializer or terminator, that a discovery finds out.
 pub(crate) type ExportName = Arc<Mutex<Option<Arc<str>>>>;
@@ -17,6 +17,7 @@ pub(crate) struct Config {
     pub(crate) access: Access,
     pub(crate) api: Api,
     pub(crate) readiness: Readiness,
+    pub(crate) label_keys: LabelKeys,
     pub(crate) name_prefix: String,
     pub(crate) paths: Paths,
     pub(crate) scope: Scope,

@@ -374,6 +374,7 @@ impl Running {
             .scope
             .place_without(endpoint, id.clone(), member.withheld);
         let mut spec = ClusterSpec::new(name, access).identity(id);
+        spec.labels = member.labels;
         if let Some(path) = member.path {
             spec = spec.property(PATH, &*path).property(DISPLAY_NAME, &*path);
         }

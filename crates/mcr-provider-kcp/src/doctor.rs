@@ -16,6 +16,7 @@ use crate::{
     config::Config,
     connections::{Connections, attempted},
     credentials::Credentials,
+    labels::LabelKeys,
     readiness::Readiness,
     slice::{Api, Slice},
     stage::Stage,
@@ -346,7 +347,7 @@ impl Consumer {
         let id = text(&metadata["annotations"]["kcp.io/cluster"]).to_owned();
         let binding = text(&metadata["name"]).to_owned();
         let raw: RawBinding = serde_json::from_value(object).ok()?;
-        let facts = |readiness| Binding::of(&raw, export, readiness);
+        let facts = |readiness| Binding::of(&raw, export, readiness, &LabelKeys::default());
         let all = facts(Readiness::PermissionClaimsApplied)?;
         let state = match facts(Readiness::Ready)? {
             facts if facts.deleting => "being deleted",

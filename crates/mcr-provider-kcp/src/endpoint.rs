@@ -18,6 +18,7 @@ use crate::{
     binding::{Binding, RawBinding},
     config::Config,
     connections::attempted,
+    labels::LabelKeys,
     layout::{CLUSTER, WithoutCluster},
     readiness::Readiness,
     slice::Api,
@@ -34,6 +35,7 @@ pub(crate) struct EndpointWatch {
     export: Export,
     api: Api,
     readiness: Readiness,
+    label_keys: LabelKeys,
     settings: Arc<WatchSettings>,
     /// None until the first attempt to connect has ended.
     watch: Option<BindingWatch>,
@@ -87,6 +89,7 @@ impl EndpointWatch {
             export,
             api: config.api.clone(),
             readiness: config.readiness,
+            label_keys: config.label_keys.clone(),
             settings: settings.clone(),
             watch: None,
             deleting: Arc::default(),
@@ -110,14 +113,15 @@ impl EndpointWatch {
         let request = WatchRequest::resource(&self.api.members());
         let without_cluster = WithoutCluster::new(self.provider.clone());
         let (export, readiness, deleting) = (self.export.clone(), self.readiness, self.deleting.clone());
+        let keys = self.label_keys.clone();
         let watch = HubWatch::projected_by_cluster(
             self.connection.client(),
             request,
             move |metadata| cluster_of(metadata, &without_cluster),
             move |object| {
                 let binding = match stage {
-                    None => read(object, &export, readiness),
-                    Some(stage) => Some(read_waiting(object, &export, stage)),
+                    None => read(object, &export, readiness, &keys),
+                    Some(stage) => Some(read_waiting(object, &export, stage, &keys)),
                 };
                 if matches!(&binding, Some(Ok(binding)) if binding.deleting) {
                     deleting.lock().insert(object.key().clone());
@@ -239,18 +243,29 @@ fn cluster_of<'o>(metadata: &ObjectMetadata<'o>, without_cluster: &WithoutCluste
     cluster
 }
 
-fn read(object: &Object, export: &Export, readiness: Readiness) -> Option<Result<Arc<Binding>, Arc<str>>> {
+fn read(
+    object: &Object,
+    export: &Export,
+    readiness: Readiness,
+    keys: &LabelKeys,
+) -> Option<Result<Arc<Binding>, Arc<str>>> {
     match object.decode::<RawBinding>() {
-        Ok(raw) => Binding::of(&raw, export, readiness).map(|binding| Ok(Arc::new(binding))),
+        Ok(raw) => Binding::of(&raw, export, readiness, keys).map(|binding| Ok(Arc::new(binding))),
         Err(error) => Some(Err(error.to_string().into())),
     }
 }
 
-fn read_waiting(object: &Object, of_type: &Export, stage: Stage) -> Result<Arc<Binding>, Arc<str>> {
+fn read_waiting(
+    object: &Object,
+    of_type: &Export,
+    stage: Stage,
+    keys: &LabelKeys,
+) -> Result<Arc<Binding>, Arc<str>> {
     let raw: RawLogicalCluster = object.decode().map_err(|error| error.to_string())?;
     let name = format!("{}:{}", of_type.cluster, of_type.name);
     Ok(Arc::new(Binding::of_logical_cluster(
         &raw,
         stage.waits(&raw, &name),
+        keys,
     )))
 }

@@ -13,6 +13,7 @@ mod discovery;
 mod doctor;
 mod endpoint;
 mod error;
+mod labels;
 mod layout;
 mod lifecycle;
 mod lifecycle_provider;

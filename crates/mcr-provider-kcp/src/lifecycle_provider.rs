@@ -8,6 +8,7 @@ use crate::{
     config::Config,
     doctor::KcpDoctor,
     error::KcpError,
+    labels::LabelKeys,
     lifecycle::{Initializer, Terminator},
     paths::Paths,
     provider::discover,
@@ -70,6 +71,15 @@ impl<P> LifecycleBuilder<P> {
     #[must_use]
     pub fn name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.options.name_prefix = prefix.into();
+        self
+    }
+
+    /// Sets the keys of the labels of a LogicalCluster that its cluster has, too. Default: none.
+    ///
+    /// Whoever may write the LogicalCluster chooses the values. A value that an API server would refuse is left out.
+    #[must_use]
+    pub fn label_keys(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.options.label_keys = LabelKeys::new(keys);
         self
     }
 

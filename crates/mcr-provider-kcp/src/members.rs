@@ -13,7 +13,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::binding::{Binding, CLAIMS_APPLIED, Withheld};
+use crate::{
+    binding::{Binding, CLAIMS_APPLIED, Withheld},
+    labels::Labels,
+};
 
 /// The bindings and the workspaces that have them.
 #[derive(Debug)]
@@ -68,6 +71,7 @@ pub(crate) struct Member {
     pub(crate) path: Option<Arc<str>>,
     /// The kinds that the export claims and the workspace does not grant.
     pub(crate) withheld: Withheld,
+    pub(crate) labels: Labels,
 }
 
 /// What to announce of a workspace.
@@ -286,14 +290,16 @@ impl Workspace {
     /// The workspace while it is behind no endpoint.
     fn nowhere(&self, reason: String, path: Option<Arc<str>>) -> Member {
         let announced = self.announced.as_ref();
+        // What the workspace grants is not known on the way. Its labels have to select it until it arrives.
+        let (withheld, labels) = announced
+            .map(|announced| (announced.withheld.clone(), announced.labels.clone()))
+            .unwrap_or_default();
         Member {
             endpoint: None,
             suspended: Some(reason.into()),
             path,
-            // What the workspace grants is not known on the way.
-            withheld: announced
-                .map(|announced| announced.withheld.clone())
-                .unwrap_or_default(),
+            withheld,
+            labels,
         }
     }
 
@@ -383,7 +389,17 @@ impl Place {
                 .and_then(|first| first.not_ready.clone()),
             path: self.path(),
             withheld,
+            labels: self.labels(),
         }
+    }
+
+    /// The labels of all bindings. Of several values of a key, that of the first binding counts.
+    fn labels(&self) -> Labels {
+        let mut labels = Labels::new();
+        for (_, binding) in self.bindings.iter().rev() {
+            labels.extend(binding.labels.clone());
+        }
+        labels
     }
 
     fn path(&self) -> Option<Arc<str>> {

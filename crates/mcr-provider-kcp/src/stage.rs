@@ -4,6 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use sha2::{Digest, Sha224};
 
+use crate::labels::Labels;
+
 /// Why kcp holds a workspace: initializers or terminators have not finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -25,6 +27,7 @@ pub(crate) struct RawLogicalCluster {
 pub(crate) struct Metadata {
     deletion_timestamp: Option<Time>,
     pub(crate) annotations: std::collections::BTreeMap<String, String>,
+    pub(crate) labels: Labels,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

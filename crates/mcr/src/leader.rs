@@ -3,8 +3,11 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
-use kube::{Client, Config};
-use mcr_core::BoxError;
+use kube::Client;
+use mcr_core::{
+    BoxError,
+    internal::{inferred_kube_config, kube_client},
+};
 use mcr_lease::{Candidate, Election, InvalidCandidate, Leadership};
 use tokio::{
     task::{JoinError, JoinSet},
@@ -47,10 +50,9 @@ pub(crate) type MakeClient =
     Arc<dyn Fn() -> BoxFuture<'static, Result<(Client, Option<String>), BoxError>> + Send + Sync>;
 
 pub(crate) async fn default_client() -> Result<(Client, Option<String>), BoxError> {
-    let config = Config::infer().await?;
+    let config = inferred_kube_config().await?;
     let address = config.cluster_url.to_string();
-    mcr_core::crypto::install_default()?;
-    Ok((Client::try_from(config)?, Some(address)))
+    Ok((kube_client(config, None)?, Some(address)))
 }
 
 impl LeaderElection {

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use super::entry::{Entry, base64, filled};
 use crate::{
-    document::Cluster, endpoint::Endpoint, error::AccessError, fingerprint::Fingerprint,
-    kubeconfig::literal_ip, pem,
+    document::Cluster,
+    endpoint::Endpoint,
+    error::AccessError,
+    fingerprint::Fingerprint,
+    kubeconfig::{NUMBER, is_number},
+    pem,
 };
 
 /// The longest name of the DNS, in bytes. Errors and the lookups that a client remembers contain the host.
@@ -92,18 +96,8 @@ fn server_url(entry: &Entry<'_>, url: &str) -> Result<http::Uri, AccessError> {
     if authority.host().len() > LONGEST_HOST {
         return Err(problem(TOO_LONG));
     }
-    // Some resolvers take 2130706433 or 127.1 for an address; no certificate has such a name.
-    let host = authority.host();
-    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits(last)
-        || last
-            .strip_prefix("0x")
-            .is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
-    if number && literal_ip(&uri).is_none() {
-        return Err(problem(
-            "has a number as its host; write the IP address as four numbers with dots, or a name",
-        ));
+    if is_number(&uri) {
+        return Err(problem(NUMBER));
     }
     if uri.query().is_some() || url.contains('#') {
         return Err(problem(

@@ -22,10 +22,20 @@ use super::{
 };
 use crate::tls::TlsCache;
 
+/// Uses aws-lc-rs if `cargo xtask test` wants that. It runs each test in a process of its own.
+fn choose_cryptography() {
+    #[cfg(feature = "aws-lc-rs")]
+    if std::env::var_os("MCR_TEST_AWS_LC_RS").is_some() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        assert!(pem::verifies_p521());
+    }
+}
+
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(super) fn new() -> Self {
+        choose_cryptography();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -324,6 +334,7 @@ fn a_certificate_that_can_not_be_verified_is_reported_by_its_kind() {
 /// The certificates were made with openssl: an authority, a server and a client with keys on P-521, signed with SHA-512.
 #[tokio::test]
 async fn p521_and_sha512_can_be_used_with_aws_lc_rs_and_are_named_with_ring() {
+    choose_cryptography();
     let part = |name: &str| {
         let parts = include_str!("p521.pem").split("# ");
         let mut parts = parts.filter_map(|part| part.split_once('\n'));

@@ -120,6 +120,8 @@ async fn run_program(program: &Path, info: Option<&str>, kubeconfig: PathBuf) ->
         .env_remove("KUBERNETES_EXEC_INFO")
         .env_remove("KUBERNETES_SERVICE_HOST")
         .env("RUST_LOG", "trace")
+        // kube would use it.
+        .env("HTTPS_PROXY", format!("http://me:{CANARY}@127.0.0.1:1"))
         .env("KUBECONFIG", kubeconfig);
     if let Some(info) = info {
         command.env("KUBERNETES_EXEC_INFO", info);
@@ -271,6 +273,11 @@ async fn failures_report_what_to_do_and_show_nothing_secret() {
     with(login.to_string())
         .await
         .fails("the credentials of the hub's kubeconfig can't be loaded");
+    let mut proxied: Value = serde_json::from_str(&whole).unwrap();
+    for (scheme, part) in [("http", "connection refused"), ("socks5h", "begin its URL with")] {
+        proxied["clusters"][0]["cluster"]["proxy-url"] = format!("{scheme}://me:{CANARY}@127.0.0.1:1").into();
+        with(proxied.to_string()).await.fails(part);
+    }
     let address = hub.server.url().trim_start_matches("https://").to_owned();
     drop(hub.server);
     // The socket is closed soon after.

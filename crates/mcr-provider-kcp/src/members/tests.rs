@@ -12,6 +12,7 @@ fn ready() -> Binding {
         not_ready: None,
         claims_pending: false,
         withheld: Withheld::new(),
+        labels: Labels::new(),
     }
 }
 
@@ -111,6 +112,53 @@ const MOVES_TO_B: &str = "+x at nowhere: it moves to endpoint https://b/services
 /// When A does not show it any more.
 const WAITS_AT_B: &str = "+x at nowhere: it moves to endpoint https://b/services/apiexport/1/e, and its objects are compared \
                           when PermissionClaimsApplied is true there";
+
+#[test]
+fn labels_are_those_of_all_bindings_and_stay_while_the_workspace_moves() {
+    let mut members = Members::new("APIBinding");
+    members.set_endpoints([A, B].map(Arc::from).into());
+    let cluster: Arc<str> = "one".into();
+    let shown = |decision: Option<Decision>| match decision {
+        Some(Decision::Announce(_, member)) => format!("{} {:?}", member.endpoint.is_some(), member.labels),
+        other => format!("{other:?}"),
+    };
+    let put = |members: &mut Members, url: &str, name: &str, labels: &[(&str, &str)]| {
+        let labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let binding = Binding {
+            labels: labels.collect(),
+            ..ready()
+        };
+        shown(members.applied(&url.into(), &cluster, &name.into(), binding))
+    };
+    assert_eq!(
+        put(&mut members, A, "y", &[("env", "dev"), ("team", "a")]),
+        r#"true {"env": "dev", "team": "a"}"#
+    );
+    assert_eq!(
+        put(&mut members, A, "x", &[("env", "prod")]),
+        r#"true {"env": "prod", "team": "a"}"#
+    );
+    assert_eq!(put(&mut members, A, "x", &[("env", "prod")]), "None");
+    assert_eq!(
+        shown(members.gone(&A.into(), &cluster, &"y".into(), true)),
+        r#"true {"env": "prod"}"#
+    );
+    assert_eq!(put(&mut members, B, "x", &[]), r#"false {"env": "prod"}"#);
+    assert_eq!(
+        shown(members.gone(&A.into(), &cluster, &"x".into(), false)),
+        "true {}"
+    );
+    assert_eq!(
+        put(&mut members, B, "x", &[("env", "prod")]),
+        r#"true {"env": "prod"}"#
+    );
+    assert_eq!(
+        shown(members.gone(&B.into(), &cluster, &"x".into(), false)),
+        r#"false {"env": "prod"}"#
+    );
+}
 
 /// The kinds that are withheld.
 fn withheld(member: Option<Decision>) -> Vec<String> {
@@ -338,11 +386,10 @@ fn event() -> impl Strategy<Value = Event> {
     let binding =
         (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(deleting, not_ready, claims_pending)| {
             Binding {
-                path: None,
                 deleting,
                 not_ready: not_ready.then(|| "not Ready".into()),
                 claims_pending,
-                withheld: Withheld::new(),
+                ..ready()
             }
         });
     prop_oneof![

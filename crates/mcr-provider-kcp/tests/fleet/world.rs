@@ -271,6 +271,13 @@ pub(crate) fn bind_as(workspace: &KcpWorkspace, binding: &str, export: &str) {
         .or_fail();
 }
 
+/// The APIBindings of a workspace, as its owner reaches them.
+pub(crate) fn bindings_of(world: &World, workspace: &KcpWorkspace) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding");
+    let kind = ApiResource::from_gvk_with_plural(&kind, "apibindings");
+    Api::all_with(world.server.kcp().client(workspace.id()), &kind)
+}
+
 /// Sets the condition `Ready` of the binding `widgets`, as kcp's control plane does.
 pub(crate) async fn set_ready(world: &World, workspace: &KcpWorkspace, status: &str) {
     let mut binding = workspace.get(BINDINGS, "widgets").expect("it is bound");
@@ -280,13 +287,8 @@ pub(crate) async fn set_ready(world: &World, workspace: &KcpWorkspace, status: &
             condition["reason"] = "Checked".into();
         }
     }
-    let kind = ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk("apis.kcp.io", "v1alpha2", "APIBinding"),
-        "apibindings",
-    );
-    let client = world.server.kcp().client(workspace.id());
     let patch = Patch::Merge(json!({"status": {"conditions": binding["status"]["conditions"]}}));
-    Api::<DynamicObject>::all_with(client, &kind)
+    bindings_of(world, workspace)
         .patch_status("widgets", &PatchParams::default(), &patch)
         .await
         .or_fail();

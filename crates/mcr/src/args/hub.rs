@@ -8,13 +8,12 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use kube::{
-    Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Client, Config, config::Kubeconfig};
 use mcr_core::{
     Access, BoxError, Change, ClusterSpec, ContextAccess, Discovery, HUB, KubeconfigAccess, KubeconfigFile,
-    Provider, contexts, layer,
+    Provider, ProxyEnvironment, contexts,
+    internal::{kube_client, kube_config},
+    layer,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +41,11 @@ impl HubArgs {
     /// # Errors
     /// [`ArgsError`] if the flags lead to no usable context.
     pub fn hub(&self) -> Result<Hub, ArgsError> {
+        self.hub_through(None)
+    }
+
+    /// The hub, whose client goes through these proxies, unless its kubeconfig names one.
+    pub(super) fn hub_through(&self, proxies: Option<Arc<ProxyEnvironment>>) -> Result<Hub, ArgsError> {
         let (origin, paths) = self.paths();
         let mut files = Vec::new();
         for path in paths {
@@ -54,7 +58,7 @@ impl HubArgs {
         }
         let found = contexts(&files);
         if found.is_empty() && self.hub_kubeconfig.is_none() && self.hub_context.is_none() {
-            return in_cluster(origin);
+            return in_cluster(origin, proxies.as_deref());
         }
         let wanted = |entry: &&ContextAccess| match &self.hub_context {
             Some(name) => entry.context.as_deref() == Some(name),
@@ -85,6 +89,7 @@ impl HubArgs {
                 file: entry.file.clone(),
                 context: entry.context.clone().unwrap_or_default(),
                 only: self.hub_kubeconfig.is_some(),
+                proxies,
                 origin,
             })),
             Err(source) => Err(ArgsError::Kubeconfig {
@@ -131,10 +136,10 @@ fn known(found: &[ContextAccess]) -> String {
     }
 }
 
-fn in_cluster(origin: String) -> Result<Hub, ArgsError> {
+fn in_cluster(origin: String, proxies: Option<&ProxyEnvironment>) -> Result<Hub, ArgsError> {
     match Config::incluster() {
         Ok(config) => {
-            let client = client(config).map_err(|source| ArgsError::Client {
+            let client = kube_client(config, proxies).map_err(|source| ArgsError::Client {
                 origin: "the service account of the Pod".to_owned(),
                 source,
             })?;
@@ -145,30 +150,6 @@ fn in_cluster(origin: String) -> Result<Hub, ArgsError> {
             source: error.into(),
         }),
     }
-}
-
-fn client(config: Config) -> Result<Client, BoxError> {
-    mcr_core::crypto::install_default()?;
-    let has_proxy = config.proxy_url.is_some();
-    Client::try_from(config).map_err(|error| {
-        if has_proxy {
-            // kube's error quotes the URL of the proxy, which may contain a password.
-            "the client can't use the proxy-url of the kubeconfig; turn on the feature http-proxy or socks5 of kube".into()
-        } else {
-            error.into()
-        }
-    })
-}
-
-/// Whether the kubeconfig names a proxy for the cluster of a context. kube uses `HTTPS_PROXY` for the others, without `NO_PROXY`.
-fn names_proxy(kubeconfig: &Kubeconfig, context: &str) -> bool {
-    let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|named| named.name == context);
-    let cluster = context.and_then(|named| Some(&named.context.as_ref()?.cluster));
-    let mut clusters = kubeconfig.clusters.iter();
-    let cluster = clusters.find(|named| Some(&named.name) == cluster);
-    let proxy = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_ref());
-    proxy.is_some_and(|proxy| !proxy.is_empty())
 }
 
 /// The hub that the flags name. [`HubArgs::hub`] creates it.
@@ -185,6 +166,7 @@ enum Source {
         context: Arc<str>,
         /// Whether the context is read from this file only, not from all files that kubectl would use.
         only: bool,
+        proxies: Option<Arc<ProxyEnvironment>>,
         origin: String,
     },
     /// The service account of the Pod.
@@ -198,30 +180,24 @@ impl Hub {
     /// # Errors
     /// [`ArgsError::Client`] if kube can't use the kubeconfig.
     pub async fn client(&self) -> Result<Client, ArgsError> {
-        let (file, context, only, origin) = match &self.0 {
+        let (file, context, only, proxies, origin) = match &self.0 {
             Source::Pod(client) => return Ok(client.clone()),
             Source::Kubeconfig {
                 file,
                 context,
                 only,
+                proxies,
                 origin,
                 ..
-            } => (file, context, only, origin),
+            } => (file, context, only, proxies, origin),
         };
         let build = async || -> Result<Client, BoxError> {
-            let options = KubeConfigOptions {
-                context: Some(context.to_string()),
-                ..KubeConfigOptions::default()
-            };
             let read = if *only {
-                Kubeconfig::read_from(file)?
+                Kubeconfig::read_from(file)
             } else {
-                Kubeconfig::read()?
+                Kubeconfig::read()
             };
-            let names_proxy = names_proxy(&read, context);
-            let mut config = Config::from_custom_kubeconfig(read, &options).await?;
-            config.proxy_url.take_if(|_| !names_proxy);
-            client(config)
+            kube_client(kube_config(read, Some(context)).await?, proxies.as_deref())
         };
         build().await.map_err(|source| ArgsError::Client {
             origin: origin.clone(),

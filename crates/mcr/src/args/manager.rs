@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use futures::FutureExt;
 
-use super::HubArgs;
+use super::{ArgsError, Hub, HubArgs};
 use crate::{
     leader::{LeaderElection, MakeClient, default_client},
     manager::{Manager, ManagerBuilder},
@@ -63,10 +63,17 @@ impl ManagerArgs {
     /// As [`manager`](Self::manager), with this hub.
     pub fn manager_in(&self, hub: &HubArgs) -> ManagerBuilder {
         let hub = hub.clone();
+        self.manager_of(move || hub.hub())
+    }
+
+    pub(super) fn manager_of(
+        &self,
+        hub: impl Fn() -> Result<Hub, ArgsError> + Send + Sync + 'static,
+    ) -> ManagerBuilder {
         self.build(Arc::new(move || {
-            let hub = hub.clone();
+            let hub = hub();
             async move {
-                let hub = hub.hub()?;
+                let hub = hub?;
                 Ok((hub.client().await?, Some(hub.to_string())))
             }
             .boxed()

@@ -115,7 +115,7 @@ pub struct Args {
     pub allow_duplicates: bool,
     /// Connect to clusters through the proxies of the environment: HTTPS_PROXY and HTTP_PROXY, with the exceptions of NO_PROXY
     ///
-    /// The proxy-url of a cluster comes first. Without this flag, clusters without one are connected to directly
+    /// The proxy-url of a cluster comes first. Without this flag, clusters and a hub without one are connected to directly
     #[arg(long, help_heading = "Clusters")]
     pub proxy_from_env: bool,
     /// Whether the program has read the flags of the clusters, and those of the hub.
@@ -138,28 +138,27 @@ impl Args {
         &self.clusters
     }
 
-    /// The hub. See [`HubArgs::hub`].
+    /// The hub. See [`HubArgs::hub`]. With `--proxy-from-env` its client goes through the proxies of the environment.
     ///
     /// # Errors
-    /// As for [`HubArgs::hub`].
+    /// As for [`HubArgs::hub`], and if a variable of the environment has no proxy and `--proxy-from-env` is given.
     pub fn hub(&self) -> Result<Hub, ArgsError> {
         self.read[1].store(true, Ordering::Relaxed);
-        self.hub.hub()
+        self.hub.hub_through(proxies(self.proxy_from_env)?)
     }
 
     /// Starts to build a fleet of the hub and these members. The hub has the name [`HUB`](crate::HUB), and its context is left
     /// out of the members, see [`Hub::members_of`].
     ///
     /// # Errors
-    /// As for [`HubArgs::hub`], and if a variable of the environment has no proxy and `--proxy-from-env` is given.
+    /// As for [`hub`](Self::hub).
     pub fn fleet(&self, members: impl Provider) -> Result<FleetBuilder, ArgsError> {
         let hub = self.hub()?;
         let members = hub.members_of(members);
         let allow = self.allow_duplicates;
         let mut fleet = Fleet::builder().settings(|settings| settings.allow_duplicates = allow);
-        if self.proxy_from_env {
-            let proxies = ProxyEnvironment::from_env().map_err(ArgsError::Proxy)?;
-            fleet = fleet.transport(|transport| transport.proxies = Some(Arc::new(proxies)));
+        if let Some(proxies) = proxies(self.proxy_from_env)? {
+            fleet = fleet.transport(|transport| transport.proxies = Some(proxies));
         }
         Ok(fleet.provider(hub).provider(members))
     }
@@ -171,7 +170,10 @@ impl Args {
 
     /// Starts to build a manager. See [`ManagerArgs::manager_in`].
     pub fn manager(&self) -> ManagerBuilder {
-        let manager = self.manager.manager_in(&self.hub);
+        let (hub, from_env) = (self.hub.clone(), self.proxy_from_env);
+        let manager = self
+            .manager
+            .manager_of(move || hub.hub_through(proxies(from_env)?));
         let of_hub = self.hub.hub_kubeconfig.is_some() || self.hub.hub_context.is_some();
         let given = [
             !self.clusters.is_empty() || !self.clusters.globs.is_empty(),
@@ -194,4 +196,10 @@ impl Args {
             }
         })
     }
+}
+
+/// The proxies of the environment, if they are wanted.
+fn proxies(wanted: bool) -> Result<Option<Arc<ProxyEnvironment>>, ArgsError> {
+    let proxies = wanted.then(ProxyEnvironment::from_env).transpose();
+    Ok(proxies.map_err(ArgsError::Proxy)?.map(Arc::new))
 }

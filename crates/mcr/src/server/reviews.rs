@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    error::Error,
     time::Duration,
 };
 
 use axum::body::{Body, to_bytes};
 use http::{Method, Request, StatusCode, header};
-use kube::{Client, client::AuthError};
-use mcr_core::{BoxError, Fingerprint};
+use kube::Client;
+use mcr_core::{BoxError, Fingerprint, internal::is_login_error};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -187,13 +186,8 @@ impl Reviews {
 
 /// The error of a client of the hub. Those of credentials quote what a plugin wrote, which may be a credential.
 pub(super) fn without_credentials(error: BoxError) -> BoxError {
-    let mut next: Option<&(dyn Error + 'static)> = Some(&*error);
-    while let Some(cause) = next {
-        if cause.is::<AuthError>() {
-            return "no credential for the hub: its credential plugin or its file of credentials failed"
-                .into();
-        }
-        next = cause.source();
+    if is_login_error(&*error) {
+        return "no credential for the hub: its credential plugin or its file of credentials failed".into();
     }
     error
 }

@@ -12,7 +12,7 @@ use std::{
 use futures::future::join_all;
 use http::Response;
 use http_body_util::BodyExt;
-use kube::client::Body as KubeBody;
+use kube::client::{AuthError, Body as KubeBody};
 
 use super::*;
 

@@ -3,16 +3,28 @@
 
 mod log;
 
-use std::{error::Error, path::Path};
+use std::{
+    error::Error,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use clap::{CommandFactory, Parser};
 use futures::StreamExt;
 use mcr::{
-    Access, HUB, Manager, Provider,
+    Access, Fleet, HUB, Manager, Provider,
     args::{Args, ArgsError, LogFormat},
     core::Change,
 };
 use mcr_provider_file::FileProvider;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Copies Secrets from the hub to its members.
@@ -211,37 +223,65 @@ async fn a_hub_is_a_cluster_and_a_client() {
     assert!(matches!(Access::from(hub), Access::Kubeconfig(_)));
 }
 
-/// kube would use it, without the exceptions of `NO_PROXY`.
-#[test]
-fn a_proxy_that_only_the_environment_names_is_not_used_for_the_hub() {
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_hub_is_a_cluster_and_a_client"])
-        .env("HTTPS_PROXY", "http://me:CANARY@proxy.example:3128")
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-}
-
+/// In processes of their own, because it is about variables of the environment.
 #[tokio::test]
-async fn an_error_about_the_proxy_of_the_hub_does_not_quote_its_password() {
+async fn the_client_of_the_hub_goes_through_the_proxy_of_the_environment_only_with_the_flag() {
+    if let Ok(flags) = std::env::var("MCR_TEST_FLAGS") {
+        let args = parse(&flags.split(' ').collect::<Vec<_>>()).unwrap();
+        let client = args.hub().unwrap().client().await.unwrap();
+        // Without a proxy it looks up a name, which may take long.
+        if let Ok(version) = timeout(Duration::from_secs(2), client.apiserver_version()).await {
+            let error = version.unwrap_err();
+            let shown = format!("{} {error:?}", all(&error));
+            assert!(!shown.contains("CANARY"), "{shown}");
+        }
+        let manager = args.manager().fleet(Fleet::builder().build()).build().unwrap();
+        let _ = timeout(Duration::from_secs(1), manager.run()).await;
+        return;
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let serves = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = [0; 1024];
+            let read = stream.read(&mut head).await.unwrap();
+            let head = String::from_utf8_lossy(&head[..read]);
+            assert!(head.starts_with("CONNECT c.example:443 HTTP/1.1"), "{head}");
+            // me:CANARY
+            assert!(head.contains("Basic bWU6Q0FOQVJZ"), "{head}");
+            count.fetch_add(1, Ordering::Relaxed);
+            let refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+            let _ = stream.write_all(refusal).await;
+        }
+    });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hub.yaml");
-    let proxy = "server: 'http://c.example', proxy-url: 'http://me:CANARY@proxy.example:3128'";
-    let text = kubeconfig("eu", &["eu"]).replace("server: 'http://c.example'", proxy);
+    let text = kubeconfig("eu", &["eu"]).replace("http://c.example", "https://c.example");
     std::fs::write(&path, text).unwrap();
-    let hub = parse(&["--hub-kubeconfig", path.to_str().unwrap()])
-        .unwrap()
-        .hub();
-    // kube is built without its feature for proxies.
-    let Err(error) = hub.unwrap().client().await else {
-        panic!("kube can't use it")
-    };
-    let text = format!("{} {error:?}", all(&error));
-    assert!(
-        text.contains("feature http-proxy") && !text.contains("CANARY"),
-        "{text}"
-    );
+    let hub = format!("--hub-kubeconfig={} --leader-election=lease", path.display());
+    let name = "the_client_of_the_hub_goes_through_the_proxy_of_the_environment_only_with_the_flag";
+    for (flags, no_proxy, is_asked) in [
+        (hub.clone(), "", false),
+        (format!("{hub} --proxy-from-env"), ".example", false),
+        (format!("{hub} --proxy-from-env"), "", true),
+    ] {
+        let output = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env("MCR_TEST_FLAGS", &flags)
+            .env("HTTPS_PROXY", format!("http://me:CANARY@{proxy}"))
+            .env("NO_PROXY", no_proxy)
+            .output();
+        let output = output.await.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        // By the client and by the manager, which asks for its Lease.
+        let asked = asked.load(Ordering::Relaxed);
+        assert!(if is_asked { asked >= 2 } else { asked == 0 }, "{flags}: {asked}");
+    }
+    assert!(!serves.is_finished(), "each request was as expected");
 }
 
 /// The contexts that a provider announces first.
