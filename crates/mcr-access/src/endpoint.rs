@@ -19,6 +19,9 @@ pub struct Endpoint {
     pub proxy: Option<http::Uri>,
     /// Whether connections without `proxy` are direct also if the fleet uses the proxies of the environment.
     pub direct: bool,
+    /// Whether lists of a fleet may be compressed with gzip. `None`: as the fleet has it. A kubeconfig with `disable-compression: true`
+    /// sets `Some(false)`.
+    pub gzip_lists: Option<bool>,
 }
 
 impl Endpoint {
@@ -31,6 +34,7 @@ impl Endpoint {
             insecure_skip_tls_verify: false,
             proxy: None,
             direct: false,
+            gzip_lists: None,
         }
     }
 
@@ -55,6 +59,7 @@ impl fmt::Debug for Endpoint {
             .field("insecure_skip_tls_verify", &self.insecure_skip_tls_verify)
             .field("proxy", &self.proxy.as_ref().map(redacted_uri))
             .field("direct", &self.direct)
+            .field("gzip_lists", &self.gzip_lists)
             .finish()
     }
 }

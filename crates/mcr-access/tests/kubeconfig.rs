@@ -382,3 +382,16 @@ fn a_short_kubeconfig_can_not_stand_for_a_very_long_one() {
     let long = expands(100, &"x".repeat(500_000));
     assert!(long.starts_with(refused), "{long}");
 }
+
+#[test]
+fn compression_is_turned_off_by_a_kubeconfig_but_never_on() {
+    for (field, lists) in [
+        ("", None),
+        (", disable-compression: true", Some(false)),
+        (", disable-compression: false", None),
+    ] {
+        let yaml = kubeconfig(&format!("server: 'https://h:6443'{field}"), "token: t");
+        let access = KubeconfigAccess::new(yaml, Trust::Untrusted).parse().unwrap();
+        assert_eq!(access.endpoint.gzip_lists, lists, "{field}");
+    }
+}

@@ -63,6 +63,7 @@ type bench struct {
 	expected int64
 	work     time.Duration
 	round    int64
+	plain    bool
 	count    atomic.Int64
 	applied  atomic.Int64
 	failed   atomic.Int64
@@ -117,6 +118,7 @@ func (b *bench) engage(ctx context.Context, config *clientcmdapi.Config, name st
 	}
 	// The queue is what limits; the default of 20 requests a second is for people.
 	access.QPS = -1
+	access.DisableCompression = b.plain
 	made, err := cluster.New(access, options...)
 	if err != nil {
 		return err
@@ -198,7 +200,12 @@ func run() error {
 	threads := flag.Int("threads", 0, "how many threads run Go code at once, if not one for each core")
 	round := flag.Int64("round", 0, "the round of suite work: only objects of its namespace are watched, and those written in this round are applied")
 	list := flag.String("kinds", "configmaps", "which kinds are watched, separated by commas")
+	gzip := flag.String("gzip", "on", "whether lists are compressed: off, on, or lists, with LISTs in place of streaming lists")
 	flag.Parse()
+	if *gzip == "lists" {
+		// client-go reads it when it is first asked for a feature.
+		os.Setenv("KUBE_FEATURE_WatchListClient", "false")
+	}
 	if *threads > 0 {
 		goruntime.GOMAXPROCS(*threads)
 	}
@@ -215,7 +222,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	b := &bench{kinds: names, expected: *expect, work: time.Duration(*work) * time.Microsecond, round: *round}
+	b := &bench{kinds: names, expected: *expect, work: time.Duration(*work) * time.Microsecond, round: *round, plain: *gzip == "off"}
 	go b.answer()
 	config, err := clientcmd.LoadFromFile(*kubeconfig)
 	if err != nil {

@@ -92,7 +92,7 @@ struct Args {
     /// How many threads the subjects of `fleet` and `update` work with [default: one for each core]
     #[arg(long)]
     threads: Option<NonZeroUsize>,
-    /// How many seconds `churn` takes [default: 120]
+    /// How many seconds `churn` takes [default: 120], and the outage of `wan`, which has none with 0 [default: 15]
     #[arg(long)]
     seconds: Option<usize>,
     /// How to print rows

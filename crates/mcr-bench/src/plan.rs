@@ -37,6 +37,8 @@ pub enum Suite {
     Queue,
     /// Ten thousand ConfigMaps of 500 clusters, copied to one more
     Sync,
+    /// A hundred clusters behind a slow network, and after an outage of it
+    Wan,
 }
 
 impl Suite {
@@ -106,6 +108,10 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
     };
     let mut churn = plan.step(Suite::Churn, all, 1, 80);
     churn.options.seconds = options.seconds.or(Some(60));
+    // What fits: with the sizes of the suite and its outage it takes 17 minutes.
+    let mut wan = plan.step(Suite::Wan, &side_by_side, 1, 90);
+    wan.options.objects = options.objects.or(Some(100));
+    wan.options.seconds = options.seconds.or(Some(0));
     vec![
         fleet(500, 102, false, None, &compared, 2, 680),
         fleet(500, 102, false, Some(SHORT), &beside, 2, 60),
@@ -125,6 +131,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         plan.step(Suite::Fairness, all, 1, 55),
         plan.step(Suite::Queue, all, 3, 20),
         plan.step(Suite::Sync, all, 1, 160),
+        wan,
         fleet(100, 102, false, Some(SHORT), all, 1, 55),
         fleet(250, 102, false, Some(SHORT), all, 1, 75),
     ]

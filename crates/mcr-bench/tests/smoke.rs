@@ -92,6 +92,19 @@ fn every_subject_sees_every_object_of_simulated_clusters() {
     }
 }
 
+/// Simulated API servers compress nothing, and nothing makes them forget what they remember.
+#[test]
+fn every_subject_syncs_over_a_slow_link() {
+    let (well, stderr, rows) = measure("wan --clusters 2 --objects 5 --subjects mcr,kube-rs-tuned");
+    assert!(well && rows.len() == 4, "{stderr}");
+    for row in rows {
+        assert!(["identity", "gzip"].contains(&&*row.variant), "{row}");
+        // The handshakes of TCP and TLS and a list, each a round trip.
+        assert!(row.get(Figure::SyncedS).unwrap() > 0.14, "{row}");
+        assert!(row.get(Figure::Value).unwrap() > 0.01, "{row}");
+    }
+}
+
 #[test]
 fn every_subject_of_work_applies_all() {
     for row in rows_of("work --clusters 3 --objects 2", "mcr,kube-rs-tuned") {

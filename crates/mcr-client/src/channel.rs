@@ -66,6 +66,8 @@ pub(crate) struct PooledBackend {
     pub(crate) headers: Box<[Header]>,
     /// Whether the credential is empty.
     pub(crate) lacks_credential: bool,
+    /// Whether lists may be compressed with gzip.
+    pub(crate) accepts_gzip: bool,
 }
 
 impl Channel {
@@ -119,6 +121,15 @@ impl Channel {
     pub fn lacks_credential(&self) -> bool {
         let lacks = matches!(&self.0.backend, Backend::Pooled(backend) if backend.lacks_credential);
         lacks && !self.0.settings.allow_anonymous
+    }
+
+    /// Whether lists may be compressed with gzip. Behind a route the layout reads them.
+    pub(super) fn accepts_gzip(&self) -> bool {
+        match &self.0.backend {
+            Backend::Pooled(backend) => backend.accepts_gzip,
+            Backend::Client(_) => self.0.settings.gzip_lists,
+            Backend::Route(_) => false,
+        }
     }
 
     /// Whether the user may be anonymous: the operator allows it, and there is no credential that would prove nothing.

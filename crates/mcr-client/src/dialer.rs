@@ -103,6 +103,7 @@ impl Dialer {
             base_path: endpoint.server.path().trim_end_matches('/').into(),
             headers: headers(credential)?.into(),
             lacks_credential: credential.is_empty(),
+            accepts_gzip: endpoint.gzip_lists.unwrap_or(settings.gzip_lists),
         };
         Ok(Channel::pooled(backend, settings.clone()))
     }

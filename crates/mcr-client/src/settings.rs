@@ -26,6 +26,10 @@ pub struct Settings {
     /// Size limit in bytes of a response that the `kube::Client` of a cluster receives as a whole: an object or a list. A larger one
     /// fails with [`TooLarge`](crate::TransportErrorKind::TooLarge). 256 MiB by default.
     pub body_limit: usize,
+    /// Whether lists of a fleet's watches may be compressed with gzip, in clusters whose endpoint does not decide it. API servers compress
+    /// lists of more than 128 KiB. That costs both sides CPU time, and is faster where the network is slow. Watches and the requests of
+    /// a cluster's `kube::Client` are not compressed. A transport layer receives lists as the server has sent them. False by default.
+    pub gzip_lists: bool,
     /// The proxies to API servers whose endpoint names none. Default: none, and the connections are direct.
     pub proxies: Option<Arc<ProxyEnvironment>>,
     /// How long an idle connection stays open. 60 s by default.
@@ -63,6 +67,7 @@ impl Default for Settings {
             watch_head_timeout: Duration::from_secs(300),
             read_timeout: Duration::from_secs(30),
             body_limit: 256 << 20,
+            gzip_lists: false,
             proxies: None,
             idle_timeout: Duration::from_secs(60),
             rotation_spread: Duration::from_secs(18),

@@ -114,6 +114,13 @@ impl Transport {
         self.current.state.probe_wanted.notified()
     }
 
+    /// Whether the lists of a watch may be compressed with gzip, over the channel of now.
+    #[doc(hidden)]
+    pub fn accepts_gzip(&self) -> bool {
+        let generation = self.current.generation.load();
+        generation.as_ref().is_some_and(|now| now.channel.accepts_gzip())
+    }
+
     #[doc(hidden)]
     pub fn doubts(&self) -> Doubts {
         *self.current.state.doubts.lock()

@@ -1,6 +1,7 @@
 //! Lists one kind, watches it, and keeps a [`WatchTarget`] equal to the API server.
 
 mod api;
+mod content;
 mod env;
 mod grant;
 mod left_out;

@@ -61,6 +61,8 @@ pub(super) fn endpoint(
         Some(url) => Some(proxy_url(entry, &url)?),
         None => None,
     };
+    // Only the operator may let a server send what grows when it is unpacked.
+    endpoint.gzip_lists = (cluster.disable_compression == Some(true)).then_some(false);
     Ok((endpoint, file))
 }
 

@@ -1,6 +1,7 @@
 //! The environment of the subjects: their servers, their processes and their arguments.
 
 pub mod child;
+pub mod link;
 pub mod servers;
 mod who;
 pub mod work;

@@ -174,6 +174,18 @@ impl Servers {
         Ok(now())
     }
 
+    /// Starts the real API server again. It remembers no change from before.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it does not start.
+    pub async fn restart(&self) -> Result<()> {
+        match &self.server {
+            Server::Real(plane) => Ok(plane.restart().await?),
+            Server::Sim(_) | Server::Brought => bail!("not a real API server"),
+        }
+    }
+
     /// Sends a command of the [`simulator`](crate::simulator). Returns the time at which it was done.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::kind::Kind;
+use crate::{kind::Kind, subject::Gzip};
 
 /// A program that is measured.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +73,7 @@ impl Subject {
             options.push(("kinds", Kind::list(job.kinds)));
         }
         options.extend(job.round.map(|round| ("round", round.to_string())));
+        options.extend(job.gzip.map(|gzip| ("gzip", crate::names::name(&gzip))));
         let Some(program) = self.program() else {
             let go = programs.go.clone();
             let go = go.context("the Go program is not built: it needs Go, see `go version`")?;
@@ -113,6 +114,8 @@ pub struct Job<'a> {
     pub kinds: &'a [Kind],
     /// The round of suite `work`, in which objects are applied.
     pub round: Option<u64>,
+    /// Whether lists are compressed, if not as by default.
+    pub gzip: Option<Gzip>,
     /// Whether to count allocated bytes. For mcr only.
     pub heap: bool,
 }
@@ -128,6 +131,7 @@ impl<'a> Job<'a> {
             threads: None,
             kinds: &[Kind::ConfigMaps],
             round: None,
+            gzip: None,
             heap: false,
         }
     }

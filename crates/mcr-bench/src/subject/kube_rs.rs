@@ -19,8 +19,9 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use tokio::{sync::Semaphore, task::JoinSet};
+use tower_http::decompression::DecompressionLayer;
 
-use super::{SubjectArgs, Tally, work};
+use super::{Gzip, SubjectArgs, Tally, work};
 use crate::kind::{Kind, with_type};
 
 /// How often an object is applied that the server refuses. Each failure is counted, so more attempts would show nothing more.
@@ -58,7 +59,7 @@ pub async fn tuned(args: SubjectArgs, tally: Tally) -> Result<()> {
     let mut watches = JoinSet::new();
     let slots = Arc::new(Semaphore::new(args.workers.unwrap_or(work::CONCURRENCY)));
     for context in contexts(&args.kubeconfig)? {
-        let (name, client) = (context.name.clone(), client(context)?);
+        let (name, client) = (context.name.clone(), client(context, args.gzip)?);
         let config = watcher::Config {
             page_size: None,
             ..watcher::Config::default()
@@ -150,7 +151,7 @@ fn tls(user: &mut AuthInfo, roots: Arc<RootCertStore>) -> Result<ClientConfig> {
     )
 }
 
-pub(super) fn client(endpoint: Endpoint) -> Result<Client> {
+pub(super) fn client(endpoint: Endpoint, gzip: Gzip) -> Result<Client> {
     let https = HttpsConnectorBuilder::new()
         .with_tls_config(endpoint.tls)
         .https_only()
@@ -159,12 +160,15 @@ pub(super) fn client(endpoint: Endpoint) -> Result<Client> {
     let mut config = Config::new(endpoint.server);
     config.auth_info = endpoint.user;
     let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https);
-    let service = tower::ServiceBuilder::new()
+    let layers = tower::ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
-        .map_err(tower::BoxError::from)
-        .service(http);
-    Ok(Client::new(service, "default"))
+        .map_err(tower::BoxError::from);
+    Ok(if gzip == Gzip::Off {
+        Client::new(layers.service(http), "default")
+    } else {
+        Client::new(layers.layer(DecompressionLayer::new()).service(http), "default")
+    })
 }
 
 /// A watcher and a reflector for each kind of a cluster, which share its client. `is_tuned` leaves out `managedFields` where

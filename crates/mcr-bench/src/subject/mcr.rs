@@ -8,7 +8,7 @@ use mcr::{Action, BoxError, BuildError, BuiltController, ClusterSelector, Contro
 use mcr_provider_file::FileProvider;
 use tokio_util::sync::CancellationToken;
 
-use super::{SubjectArgs, Tally, work};
+use super::{Gzip, SubjectArgs, Tally, work};
 use crate::kind::{Kind, with_type};
 
 /// The subject.
@@ -19,7 +19,7 @@ use crate::kind::{Kind, with_type};
 pub async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
     if args.kinds != [Kind::ConfigMaps] {
         let controllers: Result<Vec<_>, _> = args.kinds.iter().map(|kind| of_kind(*kind, &tally)).collect();
-        return manage(args.kubeconfig, controllers?).await;
+        return manage(args.kubeconfig, controllers?, args.gzip).await;
     }
     let mut controller = Controller::<ConfigMap>::new("bench").clusters(ClusterSelector::all());
     if let Some(workers) = args.workers {
@@ -29,7 +29,7 @@ pub async fn run(args: SubjectArgs, tally: Tally) -> Result<()> {
         Some(round) => applying(controller, round, tally),
         None => counting(controller, Duration::from_micros(args.work), tally),
     };
-    manage(args.kubeconfig, vec![controller?]).await
+    manage(args.kubeconfig, vec![controller?], args.gzip).await
 }
 
 fn counting(
@@ -90,11 +90,14 @@ fn applying(
     )
 }
 
-pub(super) async fn manage(kubeconfig: PathBuf, controllers: Vec<BuiltController>) -> Result<()> {
+pub(super) async fn manage(kubeconfig: PathBuf, controllers: Vec<BuiltController>, gzip: Gzip) -> Result<()> {
     let manager = Manager::builder()
         .provider(FileProvider::builder().file(kubeconfig).build()?)
         // The contexts may all be of one API server.
-        .settings(|settings| settings.allow_duplicates = true);
+        .settings(|settings| {
+            settings.allow_duplicates = true;
+            Arc::make_mut(&mut settings.transport).gzip_lists = gzip != Gzip::Off;
+        });
     controllers
         .into_iter()
         .fold(manager, mcr::ManagerBuilder::controller)

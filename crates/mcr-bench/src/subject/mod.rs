@@ -50,6 +50,20 @@ pub struct SubjectArgs {
     /// The round of suite `work`: only objects of its namespace are watched, and those written in this round are applied
     #[arg(long)]
     pub round: Option<u64>,
+    /// Whether lists are compressed
+    #[arg(long, value_enum, default_value = "off")]
+    pub gzip: Gzip,
+}
+
+/// Whether lists are compressed.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gzip {
+    /// They are not
+    Off,
+    /// With gzip
+    On,
+    /// With gzip, and in Go they are LISTs in place of watches, which API servers before 1.37 don't compress
+    Lists,
 }
 
 /// A subject: it runs until it fails.

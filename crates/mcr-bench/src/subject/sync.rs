@@ -39,5 +39,5 @@ pub async fn run(args: SubjectArgs, _: Tally) -> Result<()> {
         .filter(is_source)
         .mirror()
         .build_with(|controller| controller.concurrency(CONCURRENCY))?;
-    super::mcr::manage(args.kubeconfig, vec![controller]).await
+    super::mcr::manage(args.kubeconfig, vec![controller], args.gzip).await
 }

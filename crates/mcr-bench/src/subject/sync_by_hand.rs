@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    SubjectArgs, Tally,
+    Gzip, SubjectArgs, Tally,
     kube_rs::{client, contexts, first_failure},
     sync::{CONCURRENCY, TARGET, is_source, target_name},
 };
@@ -65,7 +65,7 @@ struct Cluster {
 pub async fn run(args: SubjectArgs, _: Tally) -> Result<()> {
     let mut clients = HashMap::new();
     for endpoint in contexts(&args.kubeconfig)? {
-        clients.insert(endpoint.name.clone(), client(endpoint)?);
+        clients.insert(endpoint.name.clone(), client(endpoint, Gzip::Off)?);
     }
     let targets = clients.remove(TARGET).context("there is no target cluster")?;
     let slots = Arc::new(Semaphore::new(CONCURRENCY));

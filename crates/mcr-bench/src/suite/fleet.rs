@@ -66,7 +66,12 @@ pub(super) async fn large(session: &mut Session<'_>) -> Result<Vec<Row>> {
 }
 
 /// Starts a real API server, or simulated ones if these are asked for.
-async fn start(session: &Session<'_>, clusters: usize, objects: usize, kinds: &[Kind]) -> Result<Servers> {
+pub(super) async fn start(
+    session: &Session<'_>,
+    clusters: usize,
+    objects: usize,
+    kinds: &[Kind],
+) -> Result<Servers> {
     if !session.options.sim {
         return Servers::real(clusters, objects, kinds).await;
     }

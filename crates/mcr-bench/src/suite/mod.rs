@@ -6,6 +6,7 @@ mod moving;
 mod store;
 mod sync;
 mod update;
+mod wan;
 mod work;
 
 use anyhow::Result;
@@ -43,6 +44,7 @@ pub async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
         Suite::Workspaces => workspaces(session).await,
         Suite::Queue => queue(session).await,
         Suite::Sync => sync::run(session).await,
+        Suite::Wan => wan::run(session).await,
     }
 }
 

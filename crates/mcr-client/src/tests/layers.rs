@@ -2,28 +2,31 @@
 
 use std::{
     convert::Infallible,
+    io::Write,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use flate2::{Compression, write::GzEncoder};
 use futures::FutureExt;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use mcr_access::BoxError;
+use mcr_access::{BoxError, Credential, Endpoint, Trust};
 use mcr_testkit::waiting::hold_clock;
-use tokio::time::Instant;
+use tokio::{io::AsyncWriteExt, time::Instant};
 use tower::{
     Layer, ServiceExt,
     layer::layer_fn,
     service_fn,
     util::{MapRequestLayer, MapResponseLayer},
 };
+use tower_http::decompression::DecompressionLayer;
 
 use super::{
-    channel, get, next, rest, sending,
+    channel, dialer_with, get, next, rest, sending,
     server::{Server, begin, chunk, closed, respond},
-    settings, transport,
+    settings, transport, transport_with,
 };
 use crate::{
     error::TransportErrorKind,
@@ -221,4 +224,66 @@ async fn a_limit_spreads_requests() {
     }
     assert_eq!(took(0, 0, 2).await, 1_000, "0 counts as 1");
     assert_eq!(took(u32::MAX, u32::MAX, 2).await, 0);
+}
+
+/// The requests of a cluster's client, with the layer of a library. The guard of responses is above it.
+#[tokio::test]
+async fn a_layer_may_unpack_responses_and_their_limit_holds() {
+    let server = Server::start(None, |seen, mut stream| async move {
+        let length = if seen.line().contains("small") { 1 } else { 1 << 20 };
+        let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+        write!(packer, "{{\"kind\":\"{}\"}}", "A".repeat(length)).unwrap();
+        let body = packer.finish().unwrap();
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length:";
+        let head = format!("{head} {}\r\n\r\n", body.len());
+        stream
+            .write_all(&[head.as_bytes(), &body].concat())
+            .await
+            .unwrap();
+        Some(stream)
+    })
+    .await;
+    let settings = crate::Settings {
+        body_limit: 64 << 10,
+        ..settings()
+    };
+    let transport = transport_with(&server, settings);
+    transport.set_layer(TransportLayer::new(DecompressionLayer::new()).without_watches());
+    let client = transport.client("default");
+    let ask = |name| {
+        client.request_text(
+            Request::get(format!("/api/v1/namespaces/{name}"))
+                .body(Vec::new())
+                .unwrap(),
+        )
+    };
+    assert_eq!(ask("small").await.unwrap(), "{\"kind\":\"A\"}");
+    let error = ask("large").await.unwrap_err().to_string();
+    assert!(error.contains("ListParams::limit"), "{error}");
+    assert!(
+        server
+            .seen()
+            .iter()
+            .all(|seen| seen.header("accept-encoding") == ["gzip"])
+    );
+}
+
+#[tokio::test]
+async fn an_endpoint_decides_whether_its_lists_are_compressed_and_else_the_fleet() {
+    for (fleet, endpoint, wanted) in [
+        (false, None, false),
+        (true, None, true),
+        (true, Some(false), false),
+        (false, Some(true), true),
+    ] {
+        let mut at = Endpoint::new("http://h".parse().unwrap());
+        at.gzip_lists = endpoint;
+        let dialer = dialer_with(crate::Settings {
+            gzip_lists: fleet,
+            ..settings()
+        });
+        let channel = dialer.channel(&at, &Credential::token("t"), Trust::Trusted);
+        assert_eq!(channel.unwrap().accepts_gzip(), wanted, "{fleet} {endpoint:?}");
+    }
 }

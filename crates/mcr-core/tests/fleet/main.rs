@@ -7,6 +7,7 @@
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
+mod gzip;
 mod harness;
 mod isolation;
 mod life;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use mcr_client::{
@@ -12,7 +12,7 @@ use mcr_client::{
 use mcr_store::{parse_list, parse_status};
 use tokio::time::{sleep, timeout};
 
-use super::{env::DriverEnv, listing::Source};
+use super::{content::Content, env::DriverEnv, listing::Source};
 use crate::{error::WatchError, request::WatchRequest};
 
 /// How much longer than a watch, or than the time limit of a list, the head may take. So the driver notices first.
@@ -53,8 +53,8 @@ impl From<PageError> for WatchError {
     }
 }
 
-/// Sends the request for one page of a list and returns the body of the response.
-pub(super) async fn send_list(env: &DriverEnv, page: PageRequest<'_>) -> Result<ResponseBody, PageError> {
+/// Sends the request for one page of a list and returns the content of the response.
+pub(super) async fn send_list(env: &DriverEnv, page: PageRequest<'_>) -> Result<Content, PageError> {
     let limit = page.size.to_string();
     let source = match page.source {
         // Without a limit: it would turn the list into a read from etcd.
@@ -68,10 +68,15 @@ pub(super) async fn send_list(env: &DriverEnv, page: PageRequest<'_>) -> Result<
     // Servers that convert objects, and proxies that wait for the whole response, send the head late.
     let head_timeout = HeadTimeout(env.settings.list_timeout + HEAD_AFTER_END);
     request.extensions_mut().insert(head_timeout);
+    let accepts_gzip = env.transport.accepts_gzip();
+    if accepts_gzip {
+        let gzip = HeaderValue::from_static("gzip");
+        request.headers_mut().insert(header::ACCEPT_ENCODING, gzip);
+    }
     let response = env.transport.send(request).await;
     let response = response.map_err(|e| PageError::Refused(WatchError::from_transport(&e.into())))?;
-    match check_status(response).await {
-        Ok(response) => Ok(response.into_body()),
+    match check_status(response, accepts_gzip).await {
+        Ok(response) => Ok(Content::of(response, accepts_gzip)),
         Err(refusal) if page.continue_token.is_some() && matches!(refusal.error, WatchError::Expired) => {
             Err(PageError::Expired {
                 continue_token: refusal.continue_token,
@@ -105,7 +110,7 @@ pub(super) async fn start_watch(
         .insert(HeadTimeout(lifetime + HEAD_AFTER_END));
     let response = env.transport.send(request).await;
     let response = response.map_err(|e| WatchError::from_transport(&e.into()))?;
-    let accepted = check_status(response).await;
+    let accepted = check_status(response, false).await;
     Ok(accepted.map(Response::into_body).map_err(|refusal| refusal.error))
 }
 
@@ -137,7 +142,7 @@ pub(super) async fn newest_version(env: &DriverEnv, kind: &WatchRequest) -> Opti
     let asked = async {
         let request = get(&kind.unselected(), ACCEPT, [("limit", "1")]).ok()?;
         let response = env.transport.send(request).await.ok()?;
-        let body = check_status(response).await.ok()?.into_body();
+        let body = check_status(response, false).await.ok()?.into_body();
         let body = http_body_util::Limited::new(body, MAX_BODY).collect().await;
         Some(parse_list(&body.ok()?.to_bytes()).ok()?.resource_version)
     };
@@ -174,7 +179,10 @@ struct Refusal {
 }
 
 /// Turns a response that is not a success into its error.
-async fn check_status(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Refusal> {
+async fn check_status(
+    response: Response<ResponseBody>,
+    accepts_gzip: bool,
+) -> Result<Response<ResponseBody>, Refusal> {
     const MAX_STATUS: usize = 64 << 10;
     let (status, headers) = (response.status(), response.headers());
     let is_html = headers
@@ -187,13 +195,9 @@ async fn check_status(response: Response<ResponseBody>) -> Result<Response<Respo
     let retry_after = headers
         .get(header::RETRY_AFTER)
         .and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
-    let body = http_body_util::Limited::new(response.into_body(), MAX_STATUS);
-    let body = timeout(Duration::from_secs(5), body.collect()).await;
-    let body = body
-        .ok()
-        .and_then(Result::ok)
-        .map(|collected| collected.to_bytes())
-        .unwrap_or_default();
+    let body = Content::of(response, accepts_gzip).read_all(MAX_STATUS);
+    let body = timeout(Duration::from_secs(5), body).await;
+    let body = body.ok().flatten().unwrap_or_default();
     // API servers answer these without a Status, too; the others come from something else then.
     let by_code_alone = status.is_server_error() || matches!(status.as_u16(), 401 | 404 | 410 | 429);
     let mut parsed = parse_status(status.as_u16(), &body);

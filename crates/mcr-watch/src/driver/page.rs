@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcr_client::ResponseBody;
 use mcr_store::{ListDecoder, ListEnd, RawObjects};
 use tokio::time::Instant;
 
 use super::{
     api::{PageError, PageRequest, send_list, silent},
+    content::Content,
     env::DriverEnv,
     staged::Staged,
 };
@@ -30,7 +30,7 @@ const PIECE: usize = 64 << 10;
 /// One response of a list.
 pub(super) struct Page {
     counts: Arc<KindCounters>,
-    body: ResponseBody,
+    content: Content,
     decoder: ListDecoder,
     received: usize,
     ended: bool,
@@ -53,11 +53,11 @@ impl Page {
                 }
             }
         };
-        let body = reservation.hold_at_most(HOLD_WHILE_WAITING, sent).await?;
+        let content = reservation.hold_at_most(HOLD_WHILE_WAITING, sent).await?;
         reservation.begin_again().await;
         Ok(Self {
             counts: env.counts.clone(),
-            body,
+            content,
             decoder: ListDecoder::default(),
             received: 0,
             ended: false,
@@ -83,9 +83,8 @@ impl Page {
             let before = buffer.len();
             let hold = self.hold_until.saturating_duration_since(Instant::now());
             // One piece after the other, because thousands of slow lists that read on would take memory that nobody counts.
-            let read = self.body.read_part(buffer, before + 1);
-            let ended = reservation.hold_at_most(hold, read).await;
-            self.ended = ended.map_err(|error| WatchError::from_transport(&error.into()))?;
+            let read = self.content.read(buffer);
+            self.ended = reservation.hold_at_most(hold, read).await?;
             if self.received == 0 {
                 // Allocated only now, because thousands of bodies may wait for their first bytes.
                 let expected = self.counts.expected_page().min(PART);
@@ -96,13 +95,14 @@ impl Page {
                 // A buffer that doubles has room that nobody uses, and takes three times its size while it grows.
                 buffer.reserve_exact(PIECE.max(buffer.len() / 8));
             }
-            let (buffered, limit) = (buffer.capacity(), reservation.limit());
+            let buffered = buffer.capacity() + self.content.held();
+            let limit = reservation.limit();
             let over = (staged.bytes + buffered).saturating_sub(limit);
             // Nothing helps if the buffer alone takes too much.
             if over > 0 && buffered <= limit {
                 staged.make_room(over);
             }
-            reservation.use_bytes(staged.bytes + buffer.capacity()).await?;
+            reservation.use_bytes(staged.bytes + buffered).await?;
         }
         Ok(Some(self.decoder.read()?))
     }

@@ -57,6 +57,16 @@ impl Cluster {
         Self::new("a", client, Arc::new(settings), budget)
     }
 
+    /// As [`with`](Self::with), and its lists may be compressed.
+    pub(crate) fn accepting_gzip(server: &Server, change: impl FnOnce(&mut WatchSettings)) -> Self {
+        let cluster = Self::with(server, change);
+        let mut settings = mcr_client::Settings::default();
+        settings.gzip_lists = true;
+        let dialer = Dialer::with_settings(&AccessPolicy::default(), settings.into());
+        cluster.transport.swap(dialer.client_channel(server.client()));
+        cluster
+    }
+
     /// Another cluster of the same fleet.
     pub(crate) fn beside(&self, name: &str, server: &Server) -> Self {
         Self::new(name, server.client(), self.settings.clone(), self.budget.clone())

@@ -8,6 +8,7 @@
 
 mod budgets;
 mod faults;
+mod gzip;
 mod harness;
 mod hub;
 mod late_heads;

@@ -118,6 +118,11 @@ pub struct Args {
     /// The proxy-url of a cluster comes first. Without this flag, clusters and a hub without one are connected to directly
     #[arg(long, help_heading = "Clusters")]
     pub proxy_from_env: bool,
+    /// Let API servers compress large lists with gzip, which costs CPU time and is faster where the network is slow
+    ///
+    /// A kubeconfig with disable-compression keeps its cluster out of it
+    #[arg(long, help_heading = "Clusters")]
+    pub gzip_lists: bool,
     /// Whether the program has read the flags of the clusters, and those of the hub.
     #[arg(skip)]
     read: Arc<[AtomicBool; 2]>,
@@ -156,7 +161,9 @@ impl Args {
         let hub = self.hub()?;
         let members = hub.members_of(members);
         let allow = self.allow_duplicates;
-        let mut fleet = Fleet::builder().settings(|settings| settings.allow_duplicates = allow);
+        let mut fleet = Fleet::builder()
+            .settings(|settings| settings.allow_duplicates = allow)
+            .transport(|transport| transport.gzip_lists = self.gzip_lists);
         if let Some(proxies) = proxies(self.proxy_from_env)? {
             fleet = fleet.transport(|transport| transport.proxies = Some(proxies));
         }
