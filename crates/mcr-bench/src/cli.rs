@@ -17,6 +17,7 @@ use crate::{
     driver::{Programs, Subject},
     figures::{self, Stored},
     plan::{self, Step, Suite},
+    proc,
     report::{self, Machine},
     row::Row,
     run::{Options, Session},
@@ -86,13 +87,14 @@ struct Args {
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Seconds between the sync and the reading of memory; `fleet` measures idle CPU in the second half of them, if that is at least
-    /// half a minute [default: 6; `kinds` and `large` 30; `fleet` 120, in the first run; `work`, which begins after them, 25]
+    /// half a minute [default: 6; `kinds` and `large` 30; `capacity` 10; `fleet` 120, in the first run; `work`, which begins after them, 25]
     #[arg(long)]
     idle: Option<u64>,
     /// How many threads the subjects of `fleet` and `update` work with [default: one for each core]
     #[arg(long)]
     threads: Option<NonZeroUsize>,
-    /// How many seconds `churn` takes [default: 120], and the outage of `wan`, which has none with 0 [default: 15]
+    /// How many seconds `churn` takes [default: 120], the events of `capacity` [default: 20], and the outage of `wan`, which has none
+    /// with 0 [default: 15]
     #[arg(long)]
     seconds: Option<usize>,
     /// How to print rows
@@ -183,6 +185,8 @@ async fn measure(args: Args) -> Result<()> {
     {
         bail!("--threads is for `fleet` and `update`: name one of them");
     }
+    // Each watch needs an open file, here in the simulator and in the subjects.
+    proc::raise_open_files();
     let is_whole = args.suites.is_empty();
     // Asked now: an error after an hour would be late.
     let root = args.write.then(root).transpose()?;

@@ -27,6 +27,8 @@ pub enum Suite {
     Discovery,
     /// Ten thousand workspaces of a double of kcp
     Workspaces,
+    /// Ten thousand clusters with 500 objects of three kinds each, and a steady stream of events
+    Capacity,
     /// Clusters leave and join all the time
     Churn,
     /// A fifth of the clusters fail
@@ -106,6 +108,9 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         step.options.idle = options.idle.or(idle);
         step
     };
+    // What fits into the time. `cargo xtask bench capacity` has more clusters.
+    let mut capacity = plan.step(Suite::Capacity, &side_by_side[..1], 1, 70);
+    capacity.options.clusters = options.clusters.or(Some(2_000));
     let mut churn = plan.step(Suite::Churn, all, 1, 80);
     churn.options.seconds = options.seconds.or(Some(60));
     // What fits: with the sizes of the suite and its outage it takes 17 minutes.
@@ -126,6 +131,7 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         plan.step(Suite::SharedScope, all, 1, 5),
         plan.step(Suite::Discovery, all, 3, 30),
         plan.step(Suite::Workspaces, all, 1, 60),
+        capacity,
         churn,
         plan.step(Suite::Isolation, &side_by_side, 1, 220),
         plan.step(Suite::Fairness, all, 1, 55),

@@ -59,6 +59,23 @@ impl Usage {
     }
 }
 
+/// Raises the soft limit of open files of this process, and of those that it starts, to the hard limit. Returns how many files may be
+/// open then; `None` if there is no limit.
+#[cfg(unix)]
+pub fn raise_open_files() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.maximum;
+    let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    raised.map_or(limit.current, |()| current)
+}
+
+/// There is no such limit here.
+#[cfg(not(unix))]
+pub fn raise_open_files() -> Option<u64> {
+    None
+}
+
 /// CPU time of the live threads, in nanoseconds. Zero if the kernel does not count it.
 ///
 /// A thread that is running is counted up to its last tick or switch, so what is read of a busy process

@@ -27,7 +27,7 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// The number of threads of a subject in `fleet` and `update`. `None`: one thread for each core.
     pub threads: Option<NonZeroUsize>,
-    /// The duration of `churn`, and of the outage of `wan`, in seconds.
+    /// The duration of `churn`, of the events of `capacity`, and of the outage of `wan`, in seconds.
     pub seconds: Option<usize>,
     /// The pause between the end of the sync and the reading of memory. `None`: the usual pause.
     pub idle: Option<Duration>,

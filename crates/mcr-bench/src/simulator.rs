@@ -131,6 +131,10 @@ struct Address {
     token: String,
 }
 
+/// How many clusters are behind one address. Each watch of them is a connection, and there are 28,000 ports for the connections to
+/// one address.
+const AT_ONE_ADDRESS: usize = 2_500;
+
 /// How many writes of a kind each cluster remembers. If a storm or a burst had more writes, watches would have to list
 /// again.
 const HISTORY: usize = 100_000;
@@ -143,7 +147,7 @@ struct Served {
     storm: Option<JoinHandle<()>>,
     sync: SyncLoad,
     // Kept, because dropping them closes the servers.
-    _fleet: SimFleet,
+    _fleets: Vec<SimFleet>,
     _servers: Vec<SimServer>,
 }
 
@@ -163,18 +167,23 @@ impl Served {
             }
         }
         let direct = args.clusters.saturating_sub(args.proxied);
-        let fleet = SimFleet::serve(clusters.iter().take(direct).cloned()).await?;
+        let mut fleets = Vec::new();
+        for part in clusters.get(..direct).unwrap_or_default().chunks(AT_ONE_ADDRESS) {
+            fleets.push(SimFleet::serve(part.iter().cloned()).await?);
+        }
         let (mut addresses, mut proxies, mut servers) = (Vec::new(), Vec::new(), Vec::new());
         for (number, cluster) in clusters.iter().enumerate() {
-            let (url, ca) = if number < direct {
-                (fleet.url(cluster.name()), fleet.ca_pem())
-            } else {
-                let server = cluster.serve().await?;
-                let proxy = FaultProxy::start(&server).await?;
-                let address = (proxy.url(), proxy.ca_pem());
-                proxies.push(proxy);
-                servers.push(server);
-                address
+            let fleet = fleets.get(number / AT_ONE_ADDRESS).filter(|_| number < direct);
+            let (url, ca) = match fleet {
+                Some(fleet) => (fleet.url(cluster.name()), fleet.ca_pem()),
+                None => {
+                    let server = cluster.serve().await?;
+                    let proxy = FaultProxy::start(&server).await?;
+                    let address = (proxy.url(), proxy.ca_pem());
+                    proxies.push(proxy);
+                    servers.push(server);
+                    address
+                }
             };
             let token = cluster.admin_token();
             addresses.push(Address { url, ca, token });
@@ -186,7 +195,7 @@ impl Served {
             proxies,
             storm: None,
             sync: SyncLoad::default(),
-            _fleet: fleet,
+            _fleets: fleets,
             _servers: servers,
         })
     }

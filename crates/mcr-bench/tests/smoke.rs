@@ -106,6 +106,28 @@ fn every_subject_syncs_over_a_slow_link() {
 }
 
 #[test]
+fn a_steady_stream_of_events_reaches_all_clusters() {
+    let (well, stderr, rows) =
+        measure("capacity --clusters 7 --objects 6 --seconds 1 --subjects mcr,kube-rs-tuned");
+    assert!(well && rows.len() == 4, "{stderr}");
+    for (row, subject) in rows.iter().zip(["mcr", "mcr", "kube-rs-tuned", "kube-rs-tuned"]) {
+        assert_eq!(
+            (row.subject.as_str(), row.clusters, row.objects),
+            (subject, 7, 6),
+            "{row}"
+        );
+    }
+    for of_subject in rows.chunks(2) {
+        let (sync, events) = (&of_subject[0], &of_subject[1]);
+        assert_eq!(sync.get(Figure::Watches), Some(21.0), "{sync}");
+        assert!(sync.get(Figure::RssIdleKb).unwrap() > 1_000.0, "{sync}");
+        assert_eq!(events.get(Figure::Missed), Some(0.0), "{events}");
+        assert!(events.get(Figure::P99Ms).unwrap() > 0.0, "{events}");
+        assert!(events.get(Figure::Value).unwrap() > 0.0, "{events}");
+    }
+}
+
+#[test]
 fn every_subject_of_work_applies_all() {
     for row in rows_of("work --clusters 3 --objects 2", "mcr,kube-rs-tuned") {
         assert_eq!(

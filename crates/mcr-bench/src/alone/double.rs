@@ -90,6 +90,12 @@ impl Double {
         self.unbound.len()
     }
 
+    /// The id of one of them.
+    pub(super) fn unbound_id(&self, number: usize) -> Result<String> {
+        let workspace = self.unbound.get(number).context("there are fewer")?;
+        Ok(workspace.id().to_owned())
+    }
+
     /// Makes one of them bind the API.
     pub(super) async fn bind(&self, number: usize) -> Result<()> {
         let workspaces = self.unbound.clone();

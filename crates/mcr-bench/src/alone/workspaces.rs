@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use futures::StreamExt;
 use mcr::{
     Access, Cluster, ClusterState, Fleet, FleetEvent,
-    core::{Change, Discovery, DiscoverySettings, Provider, Trust},
+    core::{Availability, Change, Discovery, DiscoverySettings, Provider, Trust},
 };
 use mcr_provider_kcp::KcpProvider;
 use parking_lot::Mutex;
@@ -32,10 +32,10 @@ const ONE_BY_ONE: usize = 100;
 /// How often each of them gets an event.
 const ROUNDS: usize = 100;
 
-/// The provider, and when it has announced a cluster.
+/// The provider, and when it has announced a cluster that can be connected: its APIBinding is ready.
 struct Announcing {
     provider: KcpProvider,
-    last: Arc<Mutex<Option<Instant>>>,
+    first: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Provider for Announcing {
@@ -48,12 +48,14 @@ impl Provider for Announcing {
     }
 
     fn discover_with(&self, stop: CancellationToken, settings: &DiscoverySettings) -> Discovery {
-        let last = self.last.clone();
+        let first = self.first.clone();
         let changes = self.provider.discover_with(stop, settings);
         changes
             .inspect(move |change| {
-                if let Ok(Change::Upsert(_)) = change {
-                    last.lock().get_or_insert_with(Instant::now);
+                if let Ok(Change::Upsert(spec)) = change
+                    && spec.availability == Availability::Available
+                {
+                    first.lock().get_or_insert_with(Instant::now);
                 }
             })
             .boxed()
@@ -76,7 +78,7 @@ impl Running {
         let announced = Arc::default();
         let provider = Announcing {
             provider,
-            last: Arc::clone(&announced),
+            first: Arc::clone(&announced),
         };
         let runs = Runs::start(Fleet::builder().provider(provider).build());
         let seen = runs.count()?;
@@ -87,7 +89,7 @@ impl Running {
         })
     }
 
-    /// Binds the API in one workspace after the other. Returns the median of the times in which an announced one was in the
+    /// Binds the API in one workspace after the other. Returns the median of the times in which an announced one was ready in the
     /// fleet, and the CPU time of each, its first reconcile included, both in microseconds.
     async fn join_one_by_one(&self, double: &Double) -> Result<(f64, f64)> {
         let mut events = self.runs.fleet.subscribe();
@@ -99,14 +101,16 @@ impl Running {
         for number in 0..double.unbound() {
             let reconciled = self.seen.reconciled();
             self.announced.lock().take();
+            let id = double.unbound_id(number)?;
+            // In a task of its own: the workspace may be ready before the double has done all that follows the binding.
+            let joining = tokio::spawn(async move {
+                while !is_ready(&events.next().await, &id) {}
+                (events, Instant::now())
+            });
             double.bind(number).await?;
-            let engaged = async {
-                while !matches!(events.next().await, FleetEvent::Engaged(_)) {}
-                Instant::now()
-            };
-            let engaged = timeout(PATIENCE, engaged)
-                .await
-                .context("a workspace did not join within two minutes")?;
+            let joined = timeout(PATIENCE, joining).await;
+            let (same, engaged) = joined.context("a workspace did not join within two minutes")??;
+            events = same;
             let announced = *self.announced.lock();
             let announced = announced.context("a cluster that no provider announced")?;
             waits.push(engaged.saturating_duration_since(announced).as_secs_f64() * 1e6);
@@ -172,6 +176,16 @@ impl Running {
             ),
             ("lost_deletes".to_owned(), self.seen.deleted() as f64),
         ]))
+    }
+}
+
+/// Whether the cluster of this name is ready now.
+fn is_ready(event: &FleetEvent, name: &str) -> bool {
+    match event {
+        FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
+            cluster.name().as_str() == name && cluster.state().is_ready()
+        }
+        _ => false,
     }
 }
 

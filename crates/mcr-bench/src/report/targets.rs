@@ -22,8 +22,6 @@ struct Target {
     at_least: Option<f64>,
     /// The variant of the undisturbed run, whose p99 makes the limit: a quarter more, or ten milliseconds.
     undisturbed: Option<String>,
-    /// The figure is the largest of all sizes, divided by the smallest.
-    spread: bool,
     /// The unit; none for ratios.
     unit: String,
     /// The figure is divided by it, to have the unit.
@@ -130,12 +128,6 @@ impl Target {
         if let Some(over) = &self.over {
             let over = over.clone().or(&self.of).find(own).filter(|over| *over > 0.0);
             is = is.zip(over).map(|(is, over)| is / over);
-        }
-        if self.spread {
-            let rates: Vec<f64> = own.iter().filter_map(|row| row.get(Figure::Value)).collect();
-            let most = rates.iter().copied().fold(0.0, f64::max);
-            let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-            is = (rates.len() > 1).then(|| most / least);
         }
         let mut limit = self.at_least.unwrap_or(self.at_most);
         if let Some(variant) = self.undisturbed {

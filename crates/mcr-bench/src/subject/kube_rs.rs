@@ -186,9 +186,9 @@ async fn each_kind(
     }
     let mut watches = JoinSet::new();
     for kind in kinds {
-        let (client, config, tally) = (client.clone(), config.clone(), tally.clone());
+        let (client, config, tally, name) = (client.clone(), config.clone(), tally.clone(), name.clone());
         with_type!(*kind, K => watches.spawn(async move {
-            watch(client, config, is_tuned, |_: &K| tally.reconciled_many(1)).await
+            watch(client, config, is_tuned, |object: &K| tally.reconciled_of(&name, object)).await
         }));
     }
     first_failure(watches).await

@@ -56,8 +56,8 @@ fn of_kind(kind: Kind, tally: &Tally) -> Result<BuiltController, BuildError> {
     with_type!(kind, K => {
         Controller::<K>::new(kind.plural()).clusters(ClusterSelector::all()).build(
             |request: Request<K>, tally: Arc<Tally>| async move {
-                if request.live().is_some() {
-                    tally.reconciled_many(1);
+                if let Some(object) = request.live() {
+                    tally.reconciled_of(request.cluster.name().as_str(), &**object);
                 }
                 Ok::<_, BoxError>(Action::done())
             },

@@ -1,4 +1,5 @@
 use std::{
+    any::Any,
     io::{BufRead, Write},
     sync::{
         Arc,
@@ -57,6 +58,14 @@ impl Tally {
             }
         }
         self.reconciled_many(1);
+    }
+
+    /// An object of a kind has passed the reconciler.
+    pub fn reconciled_of<K: 'static>(&self, cluster: &str, object: &K) {
+        match (object as &dyn Any).downcast_ref::<ConfigMap>() {
+            Some(map) => self.reconciled(cluster, map),
+            None => self.reconciled_many(1),
+        }
     }
 
     /// A beat of a cluster has been seen.

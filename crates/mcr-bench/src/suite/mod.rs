@@ -1,5 +1,6 @@
 //! The suites. Short suites are in this file. Every other suite has a file of its own.
 
+mod capacity;
 mod fleet;
 mod latency;
 mod moving;
@@ -36,6 +37,7 @@ pub async fn run(suite: Suite, session: &mut Session<'_>) -> Result<Vec<Row>> {
         Suite::Store => store::run(session).await,
         Suite::Update => update::run(session).await,
         Suite::Work => work::run(session).await,
+        Suite::Capacity => capacity::run(session).await,
         Suite::Churn => moving::churn(session).await,
         Suite::Isolation => moving::isolation(session).await,
         Suite::Fairness => moving::fairness(session).await,
