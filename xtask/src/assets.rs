@@ -1,7 +1,7 @@
 //! `cargo xtask assets`: a real etcd, kube-apiserver, kube-controller-manager and kubectl.
 //!
-//! In this order: the folder `KUBEBUILDER_ASSETS` names, the cache of this machine, the archive that
-//! envtest publishes, a build from source through the Go module proxy.
+//! Sources of the binaries, in this order: the folder that `KUBEBUILDER_ASSETS` names, the cache of this machine, the
+//! archive that envtest publishes, a build from source through the Go module proxy.
 
 mod build;
 mod cache;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     capi: bool,
 }
 
-/// Prints the folder of the binaries as the last line of stdout; progress goes to stderr.
+/// Prints the folder of the binaries as the last line of stdout. Progress goes to stderr.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut dir = ensure(args)?;
     if args.capi {
@@ -43,17 +43,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder with the binaries, and what there is of Cluster API. Fills the cache first if it has to.
+/// Returns the folder with the binaries, and what is available of Cluster API. Fills the cache first if necessary.
 pub(crate) fn ensure_capi() -> Result<(PathBuf, Capi)> {
     let dir = ensure(&Args::default())?;
     let capi = capi::ensure_capi(&dir)?;
     Ok((dir, capi))
 }
 
-/// Returns the folder with the binaries, filling the cache first if it has to.
+/// Returns the folder with the binaries. Fills the cache first if necessary.
 pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
     if let Some(dir) = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from) {
-        // The user's own choice wins, and a wrong one must not silently become a long build.
+        // The user's choice has priority. If it is wrong, that must be an error, not a silent start of a long build.
         let missing = missing(&dir, recipe::REQUIRED);
         if !missing.is_empty() {
             bail!(
@@ -79,7 +79,7 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
         }
     }
 
-    // The archive has no kube-controller-manager, so this step completes a download as well.
+    // The archive does not contain kube-controller-manager, so this step also completes a download.
     let wanted = missing(&dir, recipe::ALL);
     if !wanted.is_empty() {
         let required = missing(&dir, recipe::REQUIRED);
@@ -89,7 +89,7 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
             bail!(
                 "{} not there: install Go {} or newer (https://go.dev/doc/install) to build them and run \
                  `cargo xtask assets` again, or set KUBEBUILDER_ASSETS to a folder that has {}",
-                are(&required),
+                with_verb(&required),
                 recipe::GO_VERSION,
                 recipe::REQUIRED.join(", "),
             );
@@ -106,7 +106,7 @@ pub(crate) fn ensure(args: &Args) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Why there is no download, and what comes instead.
+/// Why there is no download, and what is done instead.
 fn not_downloaded(why: &str, go: bool) -> String {
     let instead = if go {
         "building from source"
@@ -116,15 +116,15 @@ fn not_downloaded(why: &str, go: bool) -> String {
     format!("envtest's archive can not be downloaded: {why}; {instead}")
 }
 
-/// The names, with the verb that belongs to so many of them.
-fn are(names: &[&str]) -> String {
+/// The names, with `is` or `are`.
+fn with_verb(names: &[&str]) -> String {
     let verb = if names.len() == 1 { "is" } else { "are" };
     format!("{} {verb}", names.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{are, not_downloaded};
+    use super::{not_downloaded, with_verb};
 
     #[test]
     fn a_build_is_announced_only_where_there_is_go() {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        assert_eq!(are(&["etcd"]), "etcd is");
-        assert_eq!(are(&["etcd", "kube-apiserver"]), "etcd, kube-apiserver are");
+        assert_eq!(with_verb(&["etcd"]), "etcd is");
+        assert_eq!(with_verb(&["etcd", "kube-apiserver"]), "etcd, kube-apiserver are");
     }
 }

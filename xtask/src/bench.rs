@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: mcr measured beside kube-rs and Go's controller-runtime.
+//! `cargo xtask bench`: compares mcr with kube-rs and with Go's controller-runtime.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{assets, workspace};
 
-/// Arguments of `cargo xtask bench`: all of them are the benchmarks' own.
+/// Arguments of `cargo xtask bench`. All are passed on to the benchmarks.
 #[derive(clap::Args, Default)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     pub(crate) args: Vec<OsString>,
 }
 
-/// Builds what is measured and what measures, and runs it.
+/// Builds the benchmarks and the measured programs, and runs the benchmarks.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let wanted = Wanted::of(&args.args);
     let profile = profile(&args.args);
@@ -45,8 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The page is about programs as they are deployed, with fat LTO, which take a quarter of an hour to build on two cores. Counts are
-/// compared with counts of the same profile, which takes a fraction of that.
+/// The profile to build with. The published page is about programs as they are deployed, with fat LTO, which take a
+/// quarter of an hour to build on two cores. Checks compare counts of another profile, which takes a fraction of that
+/// time.
 fn profile(args: &[OsString]) -> &'static str {
     let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
     if has("--write") && !has("--check") {
@@ -61,7 +62,7 @@ fn profile(args: &[OsString]) -> &'static str {
 enum Wanted {
     /// API servers and the Go program.
     Everything,
-    /// The Go program: the servers are simulated or brought.
+    /// The Go program only, because the servers are simulated or given.
     Go,
     /// Neither.
     Nothing,
@@ -85,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// The Go program, built; none where there is no Go.
+/// The Go program, after building it. `None` if Go is not installed.
 fn go_program(target: &Path) -> Result<Option<PathBuf>> {
     if !assets::go_is_installed() {
         return Ok(None);

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     full: bool,
 }
 
-/// Runs all stages, also after a failure, and prints a time for each.
+/// Runs all stages, even after a failure, and prints the time of each.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut stages = Stages::default();
     lint::add(&mut stages);
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             ..test::Args::default()
         },
     );
-    // All three wait more than they work.
+    // All three wait most of the time, so they run in parallel.
     let planted = Beside::start("planted bugs", &["planted"]);
     let cluster_api = cluster_api(&mut stages);
     let on_clusters = on_clusters(&mut stages);
@@ -38,10 +38,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     stages.finish()
 }
 
-/// The suite on the controllers of Cluster API, if they can be run here.
+/// Starts the suite on the controllers of Cluster API, if they can run here.
 fn cluster_api(stages: &mut Stages) -> Option<Result<Beside>> {
     let mut ready = false;
-    // Here, and not beside the stages, because the table of the stages shows why it was skipped.
+    // This is a stage of its own, so that the table of stages shows why the suite was skipped.
     stages.run("cluster-api assets", || match assets::ensure_capi()? {
         (_, Capi::Ready(_)) => {
             ready = true;
@@ -52,7 +52,7 @@ fn cluster_api(stages: &mut Stages) -> Option<Result<Beside>> {
     ready.then(|| Beside::start("e2e cluster-api", &["e2e", "--provider", "cluster-api"]))
 }
 
-/// The suites over real clusters, in the engine of this machine or in one that runs for as long.
+/// Runs the suites that need real clusters, in the engine of this machine or in one that is started for them.
 fn on_clusters(stages: &mut Stages) -> Result<()> {
     interrupt::watch("`.ci/engine stop` removes what stays")?;
     let mut found = None;
@@ -74,7 +74,7 @@ fn on_clusters(stages: &mut Stages) -> Result<()> {
     });
     let Some((engine, own)) = found else { return Ok(()) };
     let ran = e2e::add(stages, &e2e::Args::default(), &engine);
-    // After all that is in it.
+    // Dropped after the clusters that run in it.
     drop(own);
     ran
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask demo` and `cargo xtask clusters`: programs of the examples that start API servers themselves.
+//! `cargo xtask demo` and `cargo xtask clusters`: examples that start API servers themselves.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::{assets, workspace};
 #[derive(clap::Args, Default)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// --kcp for the database service on kcp; all others are passed on to the demo: --once, --backend auto|real|sim, --format json,
-    /// --serve ADDRESS, --help
+    /// --kcp for the database service on kcp; all others are passed on to the demo: --once, --backend auto|real|sim,
+    /// --format json, --serve ADDRESS, --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<OsString>,
 }
@@ -24,7 +24,8 @@ pub(crate) struct Clusters {
     /// The number of clusters: at most 100 real ones or 5000 simulated ones
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..=5_000))]
     count: u16,
-    /// Whether the API servers are real or simulated; auto: real, or simulated if the binaries are missing and can't be downloaded or built
+    /// Whether the API servers are real or simulated; auto: real, or simulated if the binaries are missing and can't be
+    /// downloaded or built
     #[arg(long, value_parser = ["auto", "real", "sim"], default_value = "auto")]
     backend: String,
 }
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The arguments of the demo on kcp, if it is wanted.
+/// The arguments of the demo on kcp, if `--kcp` is given.
 fn of_kcp(args: &[OsString]) -> Option<Vec<OsString>> {
     let rest: Vec<_> = args.iter().filter(|arg| *arg != "--kcp").cloned().collect();
     (rest.len() < args.len()).then_some(rest)
@@ -48,7 +49,7 @@ pub(crate) fn clusters(args: &Clusters) -> Result<()> {
     become_example("clusters", "demo", &args, Wanted::of(&args))
 }
 
-/// Becomes the program, so that its exit code and what Ctrl-C does are its own.
+/// Replaces this process by the program, so that the exit code and the reaction to Ctrl-C are the program's own.
 fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted) -> Result<()> {
     let example = ["-p", "examples", "--example", name, "--features", features];
     let mut run = workspace::cargo();
@@ -60,7 +61,7 @@ fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted)
                 run.env("KUBEBUILDER_ASSETS", folder);
             }
             None => {
-                // Given last; the program takes the last of several.
+                // Appended, because the program uses the last of several values.
                 run.args(["--backend", "sim"]);
                 report = Some(
                     "no kube-apiserver binaries here and no Go to build them: running on the simulator; \
@@ -73,9 +74,9 @@ fn become_example(name: &str, features: &str, args: &[OsString], wanted: Wanted)
         }
         Wanted::NoAssets => {}
     }
-    // By itself, for the first time takes minutes and cargo's progress should be seen.
+    // Built separately, because the first build takes minutes, and cargo's progress should be visible.
     workspace::check(workspace::cargo().arg("build").args(example))?;
-    // Here, for it would be far above the progress otherwise.
+    // Printed now, because otherwise it would be far above the progress.
     if let Some(text) = report {
         eprintln!("{text}");
     }
@@ -89,7 +90,7 @@ enum Wanted {
     Auto,
     /// Get them.
     Real,
-    /// Nothing: the simulator, the help, and what the program will refuse need none.
+    /// Do nothing, because the simulator, the help and invalid arguments need no binaries.
     NoAssets,
 }
 
@@ -130,11 +131,11 @@ impl Wanted {
     }
 }
 
-/// The binaries, found, downloaded or built; none if there is no way to get any, which is no error.
+/// The binaries, after finding, downloading or building them. `None` without an error if that is impossible.
 fn real_if_possible() -> Result<Option<PathBuf>> {
     match assets::ensure(&assets::Args::default()) {
         Ok(folder) => Ok(Some(folder)),
-        // A folder that was named and is wrong, or a build that failed, is something to put right.
+        // If the named folder is wrong, or a build has failed, the user must correct something.
         Err(error) if std::env::var_os("KUBEBUILDER_ASSETS").is_some() || assets::go_is_installed() => {
             Err(error.context("no kube-apiserver (`--backend sim` needs none)"))
         }
@@ -148,7 +149,7 @@ fn real_if_possible() -> Result<Option<PathBuf>> {
 #[cfg(unix)]
 fn become_it(command: &mut Command) -> std::io::Result<()> {
     use std::os::unix::process::CommandExt;
-    // Returns only if it failed.
+    // Only returns if it has failed.
     Err(command.exec())
 }
 

@@ -1,8 +1,9 @@
-//! `cargo xtask e2e`: the suites that need real clusters, on kind clusters that are made for them, and the suite on the controllers of
-//! Cluster API.
+//! `cargo xtask e2e`: runs the suites that need real clusters on new kind clusters, and the suite on the controllers
+//! of Cluster API.
 //!
-//! A suite on kind clusters is a test target named `e2e` of a package. Each of its cases is a process of its own, so one that hangs, aborts or prints
-//! what it likes is still one result. What the suites find in their environment is told in `mcr-testkit/src/e2e`.
+//! A suite on kind clusters is a test target named `e2e` in a package. Each case runs in its own process, so a case
+//! that hangs, aborts or prints anything is still a single result. `mcr-testkit/src/e2e` documents the environment of
+//! the suites.
 
 mod capi;
 mod case;
@@ -27,7 +28,7 @@ use nodes::{Nodes, Wanted};
 use report::{Format, Report};
 use suites::Suite;
 
-/// No case takes longer than some minutes; kind has half of one on a busy machine.
+/// No case takes longer than a few minutes. On a busy machine, kind needs half of this time for a cluster.
 const CASE: Rules = Rules::within(Duration::from_secs(600));
 
 const IF_AT_ONCE: &str = "clusters may stay, and the next `cargo xtask e2e` removes them";
@@ -99,7 +100,7 @@ fn add_suites(stages: &mut Stages, args: &Args, add: impl FnOnce(&mut Stages, &m
     add(stages, &mut report);
     report.finish();
     if let Some(file) = &args.junit {
-        // Its folder is the user's: a result that is not where it was asked for is a failure.
+        // The folder of the file was chosen by the user. If the results can't be written there, that is a failure.
         stages.run("e2e report", || report.junit(file).map(|()| Done::Passed));
     }
     if interrupt::received() {
@@ -145,7 +146,7 @@ fn on_clusters(
             break;
         }
         stages.run(&format!("e2e {}", suite.name), || {
-            // The suite before may have taken the engine down and up.
+            // The previous suite may have restarted the engine.
             clusters.wait_until_ready()?;
             run_suite(suite, &clusters, report)
         });

@@ -1,4 +1,4 @@
-//! The container engine that nodes run in: which one answers, and what to do where none does.
+//! Finds the container engine for kind's nodes, or reports what to do if there is none.
 
 mod own;
 
@@ -16,31 +16,31 @@ use sha2::{Digest, Sha256};
 use crate::assets::hex;
 use crate::process::{self, Rules};
 
-/// What kind can use, in the order in which it is tried.
+/// The engines that kind supports, in the order in which they are tried.
 const PROGRAMS: [&str; 3] = ["docker", "podman", "nerdctl"];
 
-/// Names the engine for kind, if it is not Docker.
+/// The variable that tells kind which engine to use, if it is not Docker.
 const CHOICE: &str = "KIND_EXPERIMENTAL_PROVIDER";
 
-/// Where Docker's engine is, if not at the default place.
+/// The variable with the address of Docker's engine, if it is not the default.
 const PLACE: &str = "DOCKER_HOST";
 
-/// The script that tests may end and start the engine with.
+/// The variable with the script by which tests may stop and start the engine.
 const CONTROL: &str = "MCR_ENGINE";
 
-/// An engine that answers is asked for no longer than this.
+/// How long the check whether an engine answers may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// An engine that answers.
+/// A container engine that answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Engine {
     program: String,
-    /// For all that talks to it.
+    /// Environment variables for all programs that use the engine.
     env: Vec<(&'static str, OsString)>,
 }
 
 impl Engine {
-    /// The one that is named, or that `KIND_EXPERIMENTAL_PROVIDER` names, else the first that answers.
+    /// The engine with this name, otherwise the one in `KIND_EXPERIMENTAL_PROVIDER`, otherwise the first that answers.
     pub(crate) fn find(named: Option<&str>) -> Result<Self> {
         let chosen = named
             .map(str::to_owned)
@@ -63,7 +63,7 @@ impl Engine {
                 Answer::No(why) => silent.push((program.to_owned(), why)),
             }
         }
-        bail!("{}", nobody(&silent))
+        bail!("{}", no_engine_answers(&silent))
     }
 
     fn new(program: &str, mut env: Vec<(&'static str, OsString)>) -> Self {
@@ -80,24 +80,24 @@ impl Engine {
         }
     }
 
-    /// Its program.
+    /// The name of the engine's program.
     pub(crate) fn program(&self) -> &str {
         &self.program
     }
 
-    /// Its program, to be given arguments.
+    /// A command that runs the engine's program.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.envs(self.env());
         command
     }
 
-    /// What others that use it have to have in their environment.
+    /// Environment variables for other programs that use the engine.
     pub(crate) fn env(&self) -> impl Iterator<Item = (&'static str, &OsString)> {
         self.env.iter().map(|(name, value)| (*name, value))
     }
 
-    /// A name for a folder with what is known of it.
+    /// A folder name that identifies the engine.
     pub(crate) fn folder(&self) -> String {
         let place = self.env().find(|(name, _)| *name == PLACE);
         let place = place
@@ -116,8 +116,9 @@ impl Engine {
         }
     }
 
-    /// Starts it again if a test had ended it and could not start it any more. Does nothing for one that no test may end.
-    pub(crate) fn revive(&self) -> Result<()> {
+    /// Starts the engine again if a test has stopped it and did not start it. Does nothing if tests may not stop the
+    /// engine.
+    pub(crate) fn restart_if_stopped(&self) -> Result<()> {
         if matches!(self.answers(Rules::in_any_case(PATIENCE))?, Answer::Yes) {
             return Ok(());
         }
@@ -127,7 +128,7 @@ impl Engine {
             .or_else(|| std::env::var_os(CONTROL));
         if let Some(script) = script {
             eprintln!("engine: starting it again");
-            process::must(
+            process::run_checked(
                 Command::new(script).arg("start"),
                 Rules::in_any_case(PATIENCE * 6),
             )?;
@@ -167,8 +168,8 @@ enum Answer {
     No(String),
 }
 
-/// What to do where no engine answers: those that are installed, with what they said.
-fn nobody(silent: &[(String, String)]) -> String {
+/// The error if no engine answers: the installed programs with their messages, and what to do.
+fn no_engine_answers(silent: &[(String, String)]) -> String {
     let mut text = String::from("no container engine answers, and kind's nodes run in one.");
     for (program, why) in silent {
         text.push_str(&format!("\n  {program}: {why}"));
@@ -232,7 +233,7 @@ mod tests {
 
     #[test]
     fn where_there_is_none_it_is_reported_what_to_install() {
-        let text = nobody(&[]);
+        let text = no_engine_answers(&[]);
         for word in ["Debian", "docker.io", "Fedora", "macOS", ".ci/engine start"] {
             assert!(text.contains(word), "{text}");
         }

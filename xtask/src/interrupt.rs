@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, where what was begun has to be taken back first.
+//! Handles Ctrl-C and SIGTERM in tasks that must clean up before they end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,15 +6,15 @@ use anyhow::{Result, bail};
 
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
-/// What a shell expects of a program that was interrupted.
+/// The exit code that shells expect from an interrupted program.
 pub(crate) const EXIT_CODE: u8 = 130;
 
-/// Whether somebody wants this to end.
+/// Whether the user has interrupted this task.
 pub(crate) fn received() -> bool {
     RECEIVED.load(Ordering::Relaxed) > 0
 }
 
-/// An error if somebody wants this to end.
+/// Returns an error if the user has interrupted this task.
 pub(crate) fn check() -> Result<()> {
     if received() {
         bail!("interrupted");
@@ -22,8 +22,8 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// From now on a signal no longer ends this process: what runs is ended, and `check` fails. Who is asked a third time
-/// goes at once, and `if_at_once` tells what stays.
+/// From now on, a signal no longer ends this process. Instead, running programs are ended and `check` fails. The third
+/// signal ends the process at once, after printing `if_at_once`, which names what is left behind.
 #[cfg(unix)]
 pub(crate) fn watch(if_at_once: &'static str) -> Result<()> {
     use std::sync::Once;
@@ -38,7 +38,7 @@ pub(crate) fn watch(if_at_once: &'static str) -> Result<()> {
     let mut signals =
         signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("listening for signals")?;
     ONCE.call_once(|| {
-        // It lives as long as the process: there is always somebody who may lose patience.
+        // The thread runs as long as the process, because further signals may come until the end.
         std::thread::spawn(move || {
             for _ in signals.forever() {
                 match RECEIVED.fetch_add(1, Ordering::Relaxed) {
@@ -55,7 +55,7 @@ pub(crate) fn watch(if_at_once: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// A signal ends this process, as ever.
+/// Signals end this process as usual.
 #[cfg(not(unix))]
 pub(crate) fn watch(_: &'static str) -> Result<()> {
     Ok(())

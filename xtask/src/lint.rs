@@ -71,7 +71,7 @@ pub(crate) fn add(stages: &mut Stages) {
         )?;
         Ok(Done::Passed)
     });
-    // Cargo packages offline, from the index that the stages before have fetched.
+    // Cargo packages offline, with the index that earlier stages have fetched.
     stages.run("packages", packages::check);
     stages.run("publish (dry run)", packages::publish_dry_run);
     stages.run("semver", semver::check);

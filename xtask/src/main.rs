@@ -1,6 +1,6 @@
 //! Tasks of the workspace: `cargo xtask <task>`.
 //!
-//! Each task is one file; this one only reads the command line.
+//! Each task is in its own file. This file only parses the command line.
 #![forbid(unsafe_code)]
 
 mod assets;
@@ -40,14 +40,16 @@ enum Task {
     Lint(lint::Args),
     /// Plant bugs on purpose and check that the tests catch each
     Planted(planted::Args),
-    /// Watch one controller over several clusters that come, change and go, on real or simulated API servers; with --kcp, a database
-    /// service for kcp workspaces
+    /// Watch one controller over several clusters that come, change and go, on real or simulated API servers; with
+    /// --kcp, a database service for kcp workspaces
     Demo(demo::Args),
     /// Start API servers and keep them until Ctrl-C; prints the `export KUBECONFIG=…` for them
     Clusters(demo::Clusters),
-    /// Build a control-plane-only node image for kind without an image registry, and kind itself; prints variables for tests
+    /// Build a control-plane-only node image for kind without an image registry, and kind itself; prints variables for
+    /// tests
     NodeImage(node_image::Args),
-    /// Run the suites that need real kind clusters, on clusters of their own, and the suite on the controllers of Cluster API
+    /// Run the suites that need real kind clusters, on clusters of their own, and the suite on the controllers of
+    /// Cluster API
     E2e(e2e::Args),
     /// Measure mcr beside kube-rs and Go; with --write, write docs/benchmarks.md
     Bench(bench::Args),
@@ -73,8 +75,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Printed here: what `main` returns would be shown with a backtrace, which says nothing
-        // about a missing compiler or a failing lint.
+        // Printed here, because an error that `main` returns would be printed with a backtrace, which does not help
+        // with a missing compiler or a failed lint.
         Err(error) => {
             eprintln!("error: {error:#}");
             if interrupt::received() {

@@ -1,9 +1,10 @@
-//! `cargo xtask node-image`: a node image for kind where none can be pulled.
+//! `cargo xtask node-image`: makes a node image for kind if none can be pulled.
 //!
-//! kind's own images come from a registry. Where there is none, this makes one that has what a control plane needs and
-//! nothing else: etcd, kube-apiserver and kube-controller-manager as processes, the PKI of the real kubeadm, no kubelet. kind
-//! makes, stops, starts and deletes clusters of it as of any other. Files: `entrypoint.sh` is a node's first process,
-//! `kubeadm.sh` is what kind calls as `kubeadm`, `recipe.rs` says what goes where, `tar.rs` writes the archive.
+//! kind's own images come from a registry. If none can be reached, this task makes an image with nothing but a control
+//! plane: etcd, kube-apiserver and kube-controller-manager as processes, and the PKI of the real kubeadm, without a
+//! kubelet. kind creates, stops, starts and deletes clusters from this image as from any other. Files: `entrypoint.sh`
+//! is the first process of a node, `kubeadm.sh` is what kind calls as `kubeadm`, `recipe.rs` defines the contents, and
+//! `tar.rs` writes the archive.
 
 mod recipe;
 mod tar;
@@ -31,30 +32,30 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Prints `MCR_KIND` and `MCR_NODE_IMAGE` with their values on stdout, fit for a shell; progress goes to stderr.
+/// Prints `MCR_KIND` and `MCR_NODE_IMAGE` with their values on stdout, in a form for shells. Progress goes to stderr.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    // First, as all else takes minutes.
+    // The engine is checked first, because everything else takes minutes.
     let engine = Engine::find(args.engine.as_deref())?;
     let image = image(&engine, args.force)?;
     println!("MCR_KIND={}\nMCR_NODE_IMAGE={image}", kind()?.display());
     Ok(())
 }
 
-/// The node image that kind takes by itself, if it is of the version wanted here.
+/// The default node image of the version of kind that is used here.
 pub(crate) const DEFAULT: &str =
     "kindest/node:v1.37.0@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5";
 
-/// What names of images that are made here begin with.
+/// The beginning of the names of images that this task makes.
 pub(crate) const NAME: &str = "mcr-node:";
 
-/// kind's command: the one on PATH if it is the right one, else one that is built into the cache.
+/// The path of kind: the program on PATH if it has the right version, otherwise one that is built into the cache.
 pub(crate) fn kind() -> Result<PathBuf> {
     let cache = cache()?;
     let _lock = assets::lock(&cache)?;
     kind_in(&cache)
 }
 
-/// The name of the image in the engine, which is made if it is not there, or if that is wanted.
+/// The name of the image in the engine. If the image is missing, or if `anew` is set, makes it first.
 pub(crate) fn image(engine: &Engine, anew: bool) -> Result<String> {
     if !cfg!(target_os = "linux") {
         bail!(
@@ -88,7 +89,7 @@ fn cache() -> Result<PathBuf> {
     Ok(cache)
 }
 
-/// Streams the image to the engine: nothing of it is written to the disk twice.
+/// Streams the image to the engine, so that it is not written to the disk an additional time.
 fn import(engine: &Engine, image: &str, parts: &Parts) -> Result<()> {
     let program = engine.program();
     eprintln!("node-image: making {image} in {program}");
@@ -107,7 +108,7 @@ fn import(engine: &Engine, image: &str, parts: &Parts) -> Result<()> {
     let stdin = child.stdin.take().context("the engine takes an archive")?;
     let written = write(stdin, parts);
     let status = child.wait()?;
-    // An engine that gave up closes its end; why is what it said, above.
+    // An engine that fails closes its end of the pipe. It has printed the reason above.
     if !status.success() {
         bail!("`{program} import` failed ({status})");
     }
@@ -143,7 +144,7 @@ fn write(to: impl Write, parts: &Parts) -> Result<u64> {
     Ok(size)
 }
 
-/// The real kubeadm, which makes the PKI.
+/// The path of the real kubeadm, which creates the PKI.
 fn kubeadm(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join(recipe::kubeadm_folder());
     let path = folder.join("kubeadm");

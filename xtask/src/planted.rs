@@ -1,7 +1,8 @@
-//! `cargo xtask planted`: is the suite any good? Bugs that are planted on purpose must each make a test fail.
+//! `cargo xtask planted`: tests the test suite. Each of the bugs that are planted on purpose must make a test fail.
 //!
-//! All bugs are one patch, `planted/bugs.patch`. It is applied to a copy of the workspace, whose test programs are built once
-//! and told by `MCR_PLANTED` which bug to have. The copy shares the target folder, so dependencies are not built again.
+//! All bugs are in one patch, `planted/bugs.patch`. It is applied to a copy of the workspace, whose test programs are
+//! built once. The variable `MCR_PLANTED` then activates one bug. The copy shares the target folder, so dependencies
+//! are not built again.
 
 mod bugs;
 mod copy;
@@ -20,8 +21,8 @@ use crate::workspace::TestProgram;
 use crate::{assets, workspace};
 use bugs::{BUGS, LIB, Planted};
 
-/// Says that this program is called in rustc's place. Cargo tells builds with such a wrapper from builds without, and so the
-/// crates of the copy from those of the workspace.
+/// The variable that marks a call of this program as a wrapper of rustc. Cargo distinguishes builds with such a
+/// wrapper from other builds, and so the crates of the copy from those of the workspace.
 const AS_RUSTC: &str = "MCR_XTASK_AS_RUSTC";
 
 /// Arguments of `cargo xtask planted`.
@@ -47,12 +48,12 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     });
 }
 
-/// Checks that the patch applies and has the bugs of the table.
+/// Checks that the patch applies, and contains the bugs in the table.
 pub(crate) fn check() -> Result<()> {
     copy::check()
 }
 
-/// Passes on what cargo asks of rustc; none if cargo did not call this program in rustc's place.
+/// Runs rustc with the arguments from cargo. `None` if cargo has not called this program as a wrapper.
 pub(crate) fn as_rustc() -> Option<ExitCode> {
     std::env::var_os(AS_RUSTC)?;
     let mut args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -80,7 +81,7 @@ fn try_all(args: &Args, assets: &Path) -> Result<()> {
 
     let bench = trial::Bench::new(programs, assets, copy)?;
     let mut wrong = Vec::new();
-    // Without a bug the same tests must pass, or their failing says nothing.
+    // Without a bug, the same tests must pass. Otherwise their failure with a bug would prove nothing.
     let tests: BTreeSet<_> = chosen.iter().map(|bug| bug.test).collect();
     for (test, result) in bench.all(&tests.iter().map(|test| (*test, None)).collect::<Vec<_>>()) {
         if let Err(why) = result {
@@ -119,11 +120,11 @@ fn try_all(args: &Args, assets: &Path) -> Result<()> {
     }
 }
 
-/// Builds the test programs; returns where they are, by package and name.
+/// Builds the test programs. Returns their paths, by package and name.
 fn build(chosen: &[&Planted], copy: &Path) -> Result<BTreeMap<(String, String), PathBuf>> {
     let names: BTreeSet<&str> = chosen.iter().map(|bug| bug.test.program).collect();
     let mut command = workspace::cargo();
-    // The whole workspace, so that dependencies have the features that they have in all other builds.
+    // Builds the whole workspace, so that dependencies have the same features as in all other builds.
     command.args(["test", "--workspace", "--all-features", "--no-run"]);
     command.arg("--message-format=json-render-diagnostics");
     for name in &names {

@@ -1,4 +1,4 @@
-//! Running a program that may hang, or that nobody wants any more.
+//! Runs programs that may hang, or that must end when this task is interrupted.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,23 +10,23 @@ use anyhow::{Context, Result, bail};
 use crate::interrupt;
 use crate::workspace::show;
 
-/// How long a program has after it was asked to end.
+/// How long a program may continue after it was asked to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long output is waited for after its program ended: one that it started may hold on to it.
+/// How long to wait for output after the program has ended. A child process may keep the pipe open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What may be done to a program.
+/// The limits of a program.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// It is ended then.
+    /// When the program is ended.
     pub(crate) deadline: Duration,
-    /// Whether it is ended when somebody interrupts this task. What cleans up is not.
+    /// Whether the program is ended when this task is interrupted. Programs that clean up are not.
     pub(crate) interruptible: bool,
 }
 
 impl Rules {
-    /// For work.
+    /// Rules for work.
     pub(crate) const fn within(deadline: Duration) -> Self {
         Self {
             deadline,
@@ -34,7 +34,7 @@ impl Rules {
         }
     }
 
-    /// For cleaning up.
+    /// Rules for programs that clean up.
     pub(crate) const fn in_any_case(deadline: Duration) -> Self {
         Self {
             deadline,
@@ -43,32 +43,32 @@ impl Rules {
     }
 }
 
-/// Why a program is not running any more.
+/// How a program has ended.
 #[derive(Debug, PartialEq)]
 pub(crate) enum End {
-    /// By itself.
+    /// It has exited by itself.
     Exited(ExitStatus),
     /// It was ended at its deadline.
     Deadline,
-    /// It was ended, as this task is to end.
+    /// It was ended because this task was interrupted.
     Interrupted,
 }
 
 /// A program that has ended.
 pub(crate) struct Ended {
     pub(crate) end: End,
-    /// Its output and errors, in the order in which they were written.
+    /// The program's stdout and stderr, in the order in which they were written.
     pub(crate) output: String,
     pub(crate) took: Duration,
 }
 
 impl Ended {
-    /// Whether it ended by itself and was content.
+    /// Whether the program has exited successfully by itself.
     pub(crate) fn is_success(&self) -> bool {
         matches!(self.end, End::Exited(status) if status.success())
     }
 
-    /// What went wrong, in words.
+    /// What went wrong, as text for people.
     pub(crate) fn why(&self) -> String {
         match self.end {
             End::Exited(status) => format!("{status}"),
@@ -78,18 +78,18 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end and returns what it printed. It gets no input.
+/// Runs a program until it ends, and returns its output. The program gets no input.
 pub(crate) fn run(command: &mut Command, rules: Rules) -> Result<Ended> {
-    listen(command, rules, true, |_| {})
+    run_with_lines(command, rules, true, |_| {})
 }
 
-/// Runs a program to its end; each line of stdout goes to `line` as well. Its stderr is shown.
+/// Runs a program until it ends. Calls `line` for each line of stdout. stderr is shown.
 pub(crate) fn listen_to_stdout(command: &mut Command, rules: Rules, line: impl FnMut(&str)) -> Result<Ended> {
-    listen(command, rules, false, line)
+    run_with_lines(command, rules, false, line)
 }
 
-/// Runs a program that has to succeed; the error shows what it printed.
-pub(crate) fn must(command: &mut Command, rules: Rules) -> Result<String> {
+/// Runs a program that must succeed. The error contains its output.
+pub(crate) fn run_checked(command: &mut Command, rules: Rules) -> Result<String> {
     let ended = run(command, rules)?;
     if !ended.is_success() {
         bail!(
@@ -102,21 +102,26 @@ pub(crate) fn must(command: &mut Command, rules: Rules) -> Result<String> {
     Ok(ended.output)
 }
 
-fn listen(command: &mut Command, rules: Rules, errors: bool, mut line: impl FnMut(&str)) -> Result<Ended> {
+fn run_with_lines(
+    command: &mut Command,
+    rules: Rules,
+    errors: bool,
+    mut line: impl FnMut(&str),
+) -> Result<Ended> {
     if rules.interruptible {
         interrupt::check()?;
     }
-    // One pipe for both, so that nothing changes its place.
+    // One pipe for both, so that the order of lines is kept.
     let (reader, writer) = std::io::pipe().context("making a pipe")?;
     command.stdin(Stdio::null());
     if errors {
         command.stderr(writer.try_clone()?);
     }
     command.stdout(writer);
-    apart(command);
+    in_own_group(command);
     let started = Instant::now();
     let spawned = command.spawn();
-    // They would keep the pipe open.
+    // The command holds copies of the pipe, which would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = spawned.with_context(|| format!("starting `{}`", show(command)))?;
 
@@ -131,13 +136,13 @@ fn listen(command: &mut Command, rules: Rules, errors: bool, mut line: impl FnMu
         match lines.recv_timeout(Duration::from_millis(20)) {
             Ok(text) => {
                 take(text);
-                // One that never stops talking is ended all the same.
+                // The deadline also applies to a program that never stops printing.
                 if started.elapsed() < rules.deadline && !unwanted() {
                     continue;
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // It closed its output, which is no end yet.
+            // The program has closed its output, but still runs.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(10)),
         }
         if let Some(status) = child.try_wait()? {
@@ -160,11 +165,11 @@ fn listen(command: &mut Command, rules: Rules, errors: bool, mut line: impl FnMu
     Ok(Ended { end, output, took })
 }
 
-/// Lines as they come, each with its end, whatever bytes are in them.
+/// Reads lines, each with its end. The bytes may be invalid UTF-8.
 fn read(reader: PipeReader) -> Receiver<String> {
-    // Bounded: who talks faster than it is read has to wait.
+    // Bounded, so that a program that prints faster than it is read must wait.
     let (sender, lines) = sync_channel(1024);
-    // Ends with the pipe, or with whoever listens.
+    // The thread ends when the pipe is closed or the receiver is dropped.
     std::thread::spawn(move || {
         let mut reader = BufReader::new(reader);
         let mut line = Vec::new();
@@ -178,16 +183,17 @@ fn read(reader: PipeReader) -> Receiver<String> {
     lines
 }
 
-/// A Ctrl-C in the terminal goes to all programs of this process's group. This one decides what ends, and when.
+/// A Ctrl-C in the terminal would end all programs in this process group. With a group of its own, this task decides
+/// what ends and when.
 #[cfg(unix)]
-fn apart(command: &mut Command) {
+fn in_own_group(command: &mut Command) {
     std::os::unix::process::CommandExt::process_group(command, 0);
 }
 
 #[cfg(not(unix))]
-fn apart(_: &mut Command) {}
+fn in_own_group(_: &mut Command) {}
 
-/// Ends a program and those that it started.
+/// Ends a program and its child processes.
 #[cfg(unix)]
 fn end(child: &mut Child) -> Result<()> {
     use rustix::process::{Pid, Signal, kill_process_group};
@@ -261,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_must_succeed_shows_its_words() {
-        let failed = must(
+        let failed = run_checked(
             &mut shell("echo why >&2; exit 3"),
             Rules::within(Duration::from_secs(60)),
         );

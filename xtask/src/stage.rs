@@ -1,4 +1,4 @@
-//! Named stages with a time each, so that a slow or failing one is seen at a glance.
+//! Named stages with their times, so that a slow or failing stage is visible at a glance.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ enum Outcome {
     Failed(String),
 }
 
-/// How a stage ended that did not fail.
+/// How a stage that has not failed has ended.
 pub(crate) enum Done {
-    /// The stage ran and found nothing.
+    /// The stage has run and found nothing.
     Passed,
-    /// The stage could not run, for a reason that is no fault of the change. The table shows the reason.
+    /// The stage could not run, for a reason that the change has not caused. The table shows the reason.
     Skipped(String),
 }
 
-/// The stages run so far.
+/// The stages that have run so far.
 pub(crate) struct Stages {
     started: Instant,
     all: Vec<(String, Duration, Outcome)>,
@@ -39,7 +39,7 @@ impl Default for Stages {
     }
 }
 
-/// A task of xtask that runs beside the stages, in a process of its own. Dropping it ends the process.
+/// A task of xtask that runs in parallel to the stages, in its own process. Dropping it ends the process.
 pub(crate) struct Beside {
     name: &'static str,
     child: Child,
@@ -76,14 +76,14 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // The process has ended already, unless the caller gave up.
+        // The process has ended already, unless the caller has given up.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Stages {
-    /// Runs a stage. The next stage runs after a failure too, so that one run shows all findings.
+    /// Runs a stage. Later stages run even after a failure, so that one run shows all findings.
     pub(crate) fn run(&mut self, name: &str, stage: impl FnOnce() -> Result<Done>) {
         eprintln!("\n== {name}");
         let started = Instant::now();
@@ -101,8 +101,8 @@ impl Stages {
         self.all.push((name.to_owned(), started.elapsed(), outcome));
     }
 
-    /// Waits for a task that runs beside the stages, and adds it to them. Its time lasts from its start until it has ended and
-    /// its caller waits.
+    /// Waits for a task that runs in parallel, and adds it to the stages. Its time is measured from its start until it
+    /// has ended and the caller has waited for it.
     pub(crate) fn wait(&mut self, beside: Result<Beside>) {
         let started = beside
             .as_ref()

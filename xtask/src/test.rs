@@ -8,16 +8,17 @@ use crate::stage::{Done, Stages};
 use crate::tool::{self, Tool};
 use crate::{assets, workspace};
 
-/// Runs each test in a process of its own; `.config/nextest.toml` says how many at once.
+/// Runs each test in its own process. `.config/nextest.toml` sets how many run at once.
 const NEXTEST: Tool = Tool {
     name: "cargo-nextest",
-    // The newest that builds with the Rust version of this workspace.
+    // The newest version that builds with the Rust version of this workspace.
     version: "0.9.128",
     features: &["--no-default-features"],
     takes: "4 minutes",
 };
 
-/// The tests that share API servers, which they can only in one process. The library of the package has the same name.
+/// The tests that share API servers, which is only possible within one process. The library of the package has the
+/// same name.
 const SHARED: &str = "package(examples) & binary(examples) & kind(test)";
 
 /// The tests that install aws-lc-rs if a variable is set: in processes of their own.
@@ -67,7 +68,7 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
     });
     let Some(folder) = folder else { return };
 
-    // Their tests run them as a user would: `cargo test --examples` builds only test harnesses of them.
+    // The tests run the examples as a user would. `cargo test --examples` would only build their test harnesses.
     stages.run("build examples", || {
         workspace::check(workspace::cargo().args(["build", "--workspace", "--all-features", "--examples"]))?;
         Ok(Done::Passed)
@@ -80,7 +81,7 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
             command.args(["--run-ignored", "all"]);
         }
         if !args.extra.is_empty() {
-            // A filter may leave some programs without a test.
+            // With a filter, some programs may have no tests.
             command.args(["--no-tests", "pass", "--"]).args(&args.extra);
         }
         workspace::check(&mut command)?;
@@ -130,7 +131,7 @@ pub(crate) fn add(stages: &mut Stages, args: &Args) {
         Ok(Done::Passed)
     });
 
-    // By themselves, because `--include-ignored` would also compile examples marked `ignore`.
+    // A separate stage, because `--include-ignored` would also compile examples that are marked `ignore`.
     stages.run("doctests", || {
         workspace::check(
             workspace::cargo()

@@ -1,4 +1,4 @@
-//! Subcommands of cargo that the tasks need.
+//! Cargo subcommands that the tasks need.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,20 @@ use anyhow::Result;
 
 use crate::{assets, workspace};
 
-/// A subcommand of cargo.
+/// A cargo subcommand.
 pub(crate) struct Tool {
-    /// Its package.
+    /// The name of the package.
     pub(crate) name: &'static str,
-    /// Pinned, so that each machine runs the same.
+    /// Pinned, so that all machines use the same version.
     pub(crate) version: &'static str,
-    /// Arguments of `cargo install` that choose its features.
+    /// Arguments of `cargo install` that choose features.
     pub(crate) features: &'static [&'static str],
-    /// How long it takes to build on two cores.
+    /// How long the build takes on two cores.
     pub(crate) takes: &'static str,
 }
 
-/// The program of a subcommand, installed on first use. Outside `target`, so that `cargo clean` keeps it.
+/// The program of a subcommand, which is installed on first use. It is not in `target`, so that `cargo clean` keeps
+/// it.
 pub(crate) fn installed(tool: &Tool) -> Result<PathBuf> {
     let Tool {
         name,

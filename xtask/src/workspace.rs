@@ -1,4 +1,4 @@
-//! The folder of the workspace, and the ways to run cargo in it.
+//! The folder of the workspace, and helpers to run cargo in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(target.into())
 }
 
-/// The cargo that runs this task, so that toolchains never mix. It runs in the root.
+/// A command for the cargo that runs this task, in the root folder, so that toolchains do not mix.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     in_root(&mut command);
@@ -35,8 +35,9 @@ pub(crate) fn cargo() -> Command {
 /// Sets the folder and the environment for a command that runs cargo.
 pub(crate) fn in_root(command: &mut Command) -> &mut Command {
     command.current_dir(root());
-    // `cargo xtask` sets these variables to describe xtask. Some build scripts depend on them, such as that of ring, and would
-    // run again after each change between a cargo started here and a cargo started by hand: 20 s each time.
+    // `cargo xtask` sets these variables to describe xtask. Some build scripts depend on them, such as that of ring.
+    // They would run again after each switch between cargo started by xtask and cargo started by hand, which takes 20
+    // s each time.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -49,15 +50,15 @@ pub(crate) fn in_root(command: &mut Command) -> &mut Command {
 /// A test program that cargo has built.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TestProgram {
-    /// The folder of its package.
+    /// The folder of the package.
     pub(crate) package: PathBuf,
-    /// Its target's name.
+    /// The name of the target.
     pub(crate) target: String,
     pub(crate) path: PathBuf,
 }
 
 impl TestProgram {
-    /// Reads a line of cargo's output with `--message-format=json`. Most lines are about something else.
+    /// Parses a line of cargo's output with `--message-format=json`. Most lines are about something else.
     pub(crate) fn read(line: &str) -> Option<Self> {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(Self {
@@ -69,14 +70,14 @@ impl TestProgram {
         })
     }
 
-    /// The name of its package's folder.
+    /// The name of the package's folder.
     pub(crate) fn folder(&self) -> String {
         let name = self.package.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }
 }
 
-/// Runs a command and shows its output. Fails if the command does.
+/// Runs a command and shows its output. Fails if the command fails.
 pub(crate) fn check(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("+ {shown}");
@@ -87,7 +88,7 @@ pub(crate) fn check(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// A command as one would type it.
+/// A command in the form in which a user would type it.
 pub(crate) fn show(command: &Command) -> String {
     let program = Path::new(command.get_program())
         .file_name()

@@ -6,10 +6,10 @@ use clap::{Command, CommandFactory, FromArgMatches, builder::PossibleValue};
 use mcr_core::{BoxError, Provider};
 
 use crate::{
-    cli::{Cli, Do, KubeconfigSecret},
+    cli::{Cli, CliCommand, KubeconfigSecret},
     clusters, doctor, log, man,
     output::printable,
-    providers::{Linked, ProviderOptions, builtin},
+    providers::{LinkedProvider, ProviderOptions, builtin},
     secret, why,
 };
 
@@ -50,7 +50,7 @@ const FAILED: u8 = 3;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Mcr {
-    linked: Vec<Linked>,
+    linked: Vec<LinkedProvider>,
 }
 
 impl Default for Mcr {
@@ -60,31 +60,31 @@ impl Default for Mcr {
 }
 
 impl Mcr {
-    /// The command with the providers this crate was compiled with.
+    /// The command with the providers that were compiled into this crate.
     pub fn new() -> Self {
         Self { linked: builtin() }
     }
 
-    /// Adds a provider, which `--provider NAME` chooses, or replaces the provider of this name. `about` is its line in
-    /// the help.
+    /// Adds a provider, which users choose with `--provider NAME`. Replaces a provider of the same name. `about` is
+    /// the provider's line in the help.
     pub fn provider<M, F, P>(mut self, name: impl Into<String>, about: impl Into<String>, make: M) -> Self
     where
         M: Fn(ProviderOptions) -> F + Send + Sync + 'static,
         F: Future<Output = Result<P, BoxError>> + Send + 'static,
         P: Provider,
     {
-        let linked = Linked::new(name, about, false, make);
+        let linked = LinkedProvider::new(name, about, false, make);
         self.linked.retain(|known| known.name != linked.name);
         self.linked.push(linked);
         self
     }
 
-    /// Runs the command of the process's command line. Must be called in a tokio runtime with all drivers.
+    /// Runs the command with the arguments of the process. Must be called in a tokio runtime with all drivers.
     pub async fn run(self) -> ExitCode {
         self.run_from(std::env::args_os()).await
     }
 
-    /// Runs the command of these arguments. The first argument is the name of the program.
+    /// Runs the command with these arguments. The first argument is the name of the program.
     pub async fn run_from(self, args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
         let cli = self
             .command()
@@ -94,12 +94,12 @@ impl Mcr {
             Ok(cli) => cli,
             Err(error) => {
                 let _ = error.print();
-                // clap returns `--help` and `--version` as errors with exit code 0.
+                // clap returns the texts of `--help` and `--version` as errors with exit code 0.
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
         };
-        log::log();
-        match self.carry_out(cli.what).await {
+        log::init();
+        match self.run_command(cli.command).await {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::FAILURE,
             Err(error) => {
@@ -109,15 +109,17 @@ impl Mcr {
         }
     }
 
-    /// Runs a command. Returns whether its result is good, which decides the exit code.
-    async fn carry_out(&self, what: Do) -> anyhow::Result<bool> {
-        match what {
-            Do::KubeconfigSecret(KubeconfigSecret::Create(args)) => secret::create(args).await.map(|()| true),
-            Do::Clusters(args) => clusters::run(args, &self.linked).await,
-            Do::Doctor(args) => doctor::run(args, &self.linked).await,
-            Do::Why(args) => why::run(args).await,
-            Do::Completions(args) => man::completions(self.command(), args.shell).map(|()| true),
-            Do::Man(args) => man::man(self.command(), args.dir.as_deref()).map(|()| true),
+    /// Runs a command. Returns whether it has found no problem, which decides the exit code.
+    async fn run_command(&self, command: CliCommand) -> anyhow::Result<bool> {
+        match command {
+            CliCommand::KubeconfigSecret(KubeconfigSecret::Create(args)) => {
+                secret::create(args).await.map(|()| true)
+            }
+            CliCommand::Clusters(args) => clusters::run(args, &self.linked).await,
+            CliCommand::Doctor(args) => doctor::run(args, &self.linked).await,
+            CliCommand::Why(args) => why::run(args).await,
+            CliCommand::Completions(args) => man::completions(self.command(), args.shell).map(|()| true),
+            CliCommand::Man(args) => man::man(self.command(), args.dir.as_deref()).map(|()| true),
         }
     }
 

@@ -26,11 +26,11 @@ The environment variable RUST_LOG sets the log level on stderr, for example RUST
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) what: Do,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Do {
+pub(crate) enum CliCommand {
     /// Manage Secrets with kubeconfigs, by which controllers reach clusters
     #[command(subcommand)]
     KubeconfigSecret(KubeconfigSecret),

@@ -45,7 +45,7 @@ pub(crate) enum Colours {
 }
 
 impl Colours {
-    /// Colours if stdout is a terminal. `NO_COLOR` switches them off, and `CLICOLOR_FORCE` on for other outputs.
+    /// Colours if stdout is a terminal. `NO_COLOR` disables them, and `CLICOLOR_FORCE` enables them for other outputs.
     pub(crate) fn of_stdout() -> Self {
         Self::chosen(|name| env::var_os(name), stdout().is_terminal())
     }

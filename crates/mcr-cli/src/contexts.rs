@@ -37,7 +37,7 @@ impl Contexts {
         for path in paths {
             match std::fs::read(&path) {
                 Ok(bytes) => files.push(KubeconfigFile::new(path, bytes)),
-                // As kubectl: if there are several files, some may be missing.
+                // As in kubectl: if several files are named, some may be missing.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && file.is_none() => {}
                 Err(error) => {
                     return Err(error).with_context(|| format!("can't read kubeconfig {}", path.display()));

@@ -1,4 +1,4 @@
-//! The lines and the numbers of findings.
+//! Formats the lines and the counts of findings.
 
 use mcr_core::doctor::Level;
 
@@ -7,20 +7,20 @@ use crate::{
     output::printable,
 };
 
-/// The numbers of problems and warnings.
+/// The number of problems and the number of warnings.
 pub(crate) fn counts(levels: impl Iterator<Item = Level> + Clone) -> [usize; 2] {
     [Level::Problem, Level::Warning].map(|level| levels.clone().filter(|one| *one == level).count())
 }
 
 /// The line of a finding.
-pub(crate) fn line(level: Level, check: &str, saw: &str, colours: Colours) -> String {
+pub(crate) fn line(level: Level, check: &str, message: &str, colours: Colours) -> String {
     let (word, tone) = match level {
         Level::Ok => ("ok", Tone::Good),
         Level::Warning => ("warning", Tone::Warning),
         Level::Problem => ("PROBLEM", Tone::Bad),
     };
     let (painted, width) = (colours.paint(Some(tone), word), 7 - word.len());
-    format!("  {painted}{:width$}  {check:<11}  {}\n", "", printable(saw))
+    format!("  {painted}{:width$}  {check:<11}  {}\n", "", printable(message))
 }
 
 /// `no problems`, `1 problem`, `2 problems`.

@@ -9,14 +9,14 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// Only errors by default, because the result of a command is its output and not its log.
+/// Only errors by default, because the result of a command is its output, not its log.
 const DEFAULT: &str = "error";
 
-/// Logs to stderr by the filter in `RUST_LOG`. stdout has the output of commands only.
+/// Logs to stderr, with the filter in `RUST_LOG`. Only the output of commands goes to stdout.
 ///
-/// Never logs kube's client, whatever the filter is: it logs whole bodies of answers that it can't parse, which may be
-/// Secrets or tokens.
-pub(crate) fn log() {
+/// Never logs kube's client, whatever the filter is. The client logs whole bodies that it can't parse, and these may
+/// be Secrets or tokens.
+pub(crate) fn init() {
     let wanted = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let (filter, wrong) = match EnvFilter::try_new(wanted.as_deref().unwrap_or(DEFAULT)) {
         Ok(filter) => (filter, None),
@@ -28,7 +28,7 @@ pub(crate) fn log() {
         .with_ansi(false)
         .with_writer(stderr)
         .with_filter(filter.and(quiet));
-    // Fails if a program that links this crate has set a subscriber already, which then stays.
+    // Fails if the program that links this crate has set a subscriber already. Then that subscriber stays.
     let _ = tracing_subscriber::registry().with(lines).try_init();
     if let Some(error) = wrong {
         tracing::error!(%error, "RUST_LOG is not a filter, so it is ignored");

@@ -1,4 +1,4 @@
-//! Names of clusters on the command line of commands that only read. Commands that write need the exact name.
+//! Names of clusters in the arguments of commands that only read. Commands that write need the exact name.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -7,7 +7,7 @@ use crate::output::one_word;
 /// The most candidates that an error lists.
 const LISTED: usize = 10;
 
-/// A name that is the end of the names of several clusters.
+/// An argument that is the end of several clusters' names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ambiguous {
     asked: String,
@@ -38,8 +38,8 @@ impl fmt::Display for Ambiguous {
 
 impl std::error::Error for Ambiguous {}
 
-/// The names on a command line, and the clusters that they mean. A name keeps its cluster once it has one, so that
-/// `--watch` does not turn to another cluster when that one leaves.
+/// The names in the arguments, and the clusters that they select. A name keeps the cluster that it has
+/// selected, so that `--watch` does not switch to another cluster when the selected one leaves.
 #[derive(Debug)]
 pub(crate) struct Wanted(Vec<Name>);
 
@@ -58,19 +58,19 @@ impl Wanted {
         Self(names.iter().map(name).collect())
     }
 
-    /// Looks for the names that have no cluster yet. While not `all` clusters are known, only for exact names: an end
-    /// that is unique now need not be unique then.
+    /// Searches for the names that have no cluster yet. While not `all` clusters are known, accepts exact names only,
+    /// because an end of a name that is unique now may not be unique later.
     pub(crate) fn find(&mut self, known: &[&str], all: bool) -> Result<(), Ambiguous> {
         let known: Vec<(&str, &str)> = known.iter().map(|name| (*name, *name)).collect();
         self.find_shown(&known, all)
     }
 
-    /// As [`find`](Self::find), among pairs of a text that is shown for a cluster and the name of the cluster.
+    /// As [`find`](Self::find), among pairs of the text that is shown for a cluster and the name of the cluster.
     pub(crate) fn find_shown(&mut self, known: &[(&str, &str)], all: bool) -> Result<(), Ambiguous> {
         for name in self.0.iter_mut().filter(|name| name.cluster.is_none()) {
             let asked = name.asked.as_str();
-            let found = match only(asked, known, |shown| shown == asked)? {
-                None if all => only(asked, known, |shown| is_end(asked, shown))?,
+            let found = match only_match(asked, known, |shown| shown == asked)? {
+                None if all => only_match(asked, known, |shown| is_end(asked, shown))?,
                 found => found,
             };
             name.cluster = found.map(str::to_owned);
@@ -78,20 +78,20 @@ impl Wanted {
         Ok(())
     }
 
-    /// Whether a cluster is meant. All are if there are no names.
-    pub(crate) fn means(&self, cluster: &str) -> bool {
+    /// Whether a name has selected this cluster. Without names, all clusters are selected.
+    pub(crate) fn selects(&self, cluster: &str) -> bool {
         self.0.is_empty() || self.0.iter().any(|name| name.cluster.as_deref() == Some(cluster))
     }
 
-    /// The names without a cluster.
+    /// The names that have selected no cluster.
     pub(crate) fn missing(&self) -> Vec<&str> {
         let missing = self.0.iter().filter(|name| name.cluster.is_none());
         missing.map(|name| name.asked.as_str()).collect()
     }
 }
 
-/// The one cluster whose text fits.
-fn only<'a>(
+/// The only cluster whose text fits.
+fn only_match<'a>(
     asked: &str,
     known: &[(&str, &'a str)],
     fits: impl Fn(&str) -> bool,
@@ -107,8 +107,8 @@ fn only<'a>(
     }
 }
 
-/// Whether a name ends so, and the end is a part of its own: `eu` is the end of `/kc/all.yaml+eu` and `kind#eu`, but not
-/// of `dev-eu`. Who asks for `eu`, which is not there, must not get `dev-eu`. `-eu` is meant as an end.
+/// Whether `asked` is the last part of the name: `eu` is the last part of `/kc/all.yaml+eu` and `kind#eu`, but not of
+/// `dev-eu`. If `eu` does not exist, the user must not get `dev-eu` instead. `-eu` matches any name that ends so.
 fn is_end(asked: &str, name: &str) -> bool {
     let of_a_word = |char: char| char.is_alphanumeric() || matches!(char, '-' | '_' | '.');
     let apart = |before: &str| !before.ends_with(of_a_word) || !asked.starts_with(char::is_alphanumeric);
@@ -131,7 +131,7 @@ mod tests {
     fn found(asked: &str) -> Result<Option<String>, String> {
         let mut wanted = Wanted::new(&[asked.to_owned()]);
         wanted.find(&KNOWN, true).map_err(|error| error.to_string())?;
-        let mut meant = KNOWN.into_iter().filter(|name| wanted.means(name));
+        let mut meant = KNOWN.into_iter().filter(|name| wanted.selects(name));
         let cluster = meant.next().map(str::to_owned);
         assert!(meant.next().is_none() && wanted.missing().is_empty() == cluster.is_some());
         Ok(cluster)
@@ -153,7 +153,7 @@ mod tests {
         ] {
             assert_eq!(found(asked), Ok(cluster.map(str::to_owned)), "{asked}");
         }
-        assert!(Wanted::new(&[]).means("dev"));
+        assert!(Wanted::new(&[]).selects("dev"));
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             wanted
                 .find_shown(&shown, all)
                 .map_err(|error| error.to_string())?;
-            let cluster = shown.iter().find(|(_, name)| wanted.means(name));
+            let cluster = shown.iter().find(|(_, name)| wanted.selects(name));
             Ok::<_, String>(cluster.map(|(_, name)| *name))
         };
         assert_eq!(found("root:a", false), Ok(Some("id1")));
@@ -205,15 +205,15 @@ mod tests {
     fn a_name_keeps_its_cluster_and_an_end_waits_until_all_are_known() {
         let mut wanted = Wanted::new(&["dev".into()]);
         wanted.find(&["kind#dev"], false).unwrap();
-        assert!(!wanted.means("kind#dev"));
+        assert!(!wanted.selects("kind#dev"));
         wanted.find(&["kind#dev", "dev"], false).unwrap();
-        assert!(wanted.means("dev"));
+        assert!(wanted.selects("dev"));
         wanted.find(&["kind#dev"], true).unwrap();
-        assert!(wanted.means("dev") && !wanted.means("kind#dev"));
+        assert!(wanted.selects("dev") && !wanted.selects("kind#dev"));
 
         let mut wanted = Wanted::new(&["dev".into()]);
         wanted.find(&["kind#dev"], true).unwrap();
         wanted.find(&["kind#dev", "dev", "a#dev"], true).unwrap();
-        assert!(wanted.means("kind#dev") && !wanted.means("dev"));
+        assert!(wanted.selects("kind#dev") && !wanted.selects("dev"));
     }
 }

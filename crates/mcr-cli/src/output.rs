@@ -1,4 +1,4 @@
-//! Output: text that is safe for a terminal, tables, JSON, progress.
+//! Output: text that is safe for a terminal, tables, JSON and progress.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::colour::{Colours, Tone};
 
-/// Makes a text one line without control characters, and escapes format characters. Text from a cluster may contain
-/// anything, also sequences that move the cursor or change the direction of writing.
+/// Makes a text a single line without control characters, and escapes format characters. Text from a cluster may
+/// contain anything, even sequences that move the cursor or change the direction of writing.
 pub(crate) fn printable(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {
@@ -21,8 +21,8 @@ pub(crate) fn printable(text: &str) -> String {
     line
 }
 
-/// Makes a name one word, so that a name with spaces can't look like several columns. Escapes what can't be seen, so
-/// that two names never look the same.
+/// Makes a name a single word, so that a name with spaces can't look like several columns. Escapes invisible
+/// characters, so that two different names never look the same.
 pub(crate) fn one_word(name: &str) -> String {
     let unruly = |char: char| char.is_whitespace() || char.is_control() || is_format(char);
     if name.contains(unruly) {
@@ -32,8 +32,8 @@ pub(crate) fn one_word(name: &str) -> String {
     }
 }
 
-/// Aligns rows below a header. The last column may have any length; the others are padded. `tone` gets the title of a
-/// column and a cell.
+/// Aligns rows below a header. The last column may have any width; the others are padded. `tone` gets the title of the
+/// column and the cell.
 pub(crate) fn table(
     header: &[&str],
     rows: &[Vec<String>],
@@ -82,7 +82,7 @@ fn shown(cell: &str, sentence: bool) -> String {
     }
 }
 
-/// Writes to stdout. A closed pipe (`| head -1`) is no error.
+/// Writes to stdout. A closed pipe (`| head -1`) is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -105,7 +105,8 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", escaped(&serde_json::to_string_pretty(value)?)))
 }
 
-/// Escapes format characters in a JSON document, which then means the same. Control characters are escaped already.
+/// Escapes format characters in a JSON document, without a change of its meaning. Control characters are escaped
+/// already.
 pub(crate) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for char in json.chars() {
@@ -120,7 +121,7 @@ pub(crate) fn escaped(json: &str) -> String {
     text
 }
 
-/// A line of progress on stderr, which overwrites itself. Only if stderr is a terminal.
+/// A line of progress on stderr that overwrites itself. Only shown if stderr is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     on: bool,

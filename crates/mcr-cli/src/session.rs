@@ -14,8 +14,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A connection to one cluster.
 ///
-/// It is a fleet of one cluster. So credential plugins have a deadline, no answer of a server gets into the log, and
-/// errors have the same texts as in a controller.
+/// Implemented as a fleet of one cluster. So credential plugins have a deadline, answers of servers stay out of the
+/// log, and errors have the same texts as in a controller.
 #[derive(Debug)]
 pub(crate) struct Session {
     cluster: Cluster,
@@ -43,7 +43,7 @@ impl Provider for Only {
 }
 
 impl Session {
-    /// Connects to a cluster. `name` is for errors.
+    /// Connects to a cluster. `name` appears in errors.
     pub(crate) async fn open(
         name: &str,
         access: impl Into<Access>,

@@ -24,7 +24,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A time span in words as short as kubectl's: `45s`, `12m`, `3h`, `6d`.
+/// A time span in the short form of kubectl: `45s`, `12m`, `3h`, `6d`.
 pub(crate) fn short(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..120 => format!("{seconds}s"),
@@ -37,7 +37,7 @@ pub(crate) fn short(span: Duration) -> String {
 /// A time span in words, rounded down: `45 seconds`, `1 hour`, `23 days`, `2 years`.
 pub(crate) fn long(span: Duration) -> String {
     const DAY: u64 = 86_400;
-    /// The averages of the Gregorian calendar, in seconds.
+    /// The average length in the Gregorian calendar, in seconds.
     const MONTH: u64 = 2_629_746;
     const YEAR: u64 = 12 * MONTH;
     let seconds = span.as_secs();
@@ -61,7 +61,7 @@ pub(crate) fn seconds(limit: Duration) -> String {
     format!("{} s", text.trim_end_matches(".0"))
 }
 
-/// Whether Kubernetes accepts this name of a label, `[domain/]name`, and this value.
+/// Whether Kubernetes accepts this label: a name `[domain/]name`, and a value.
 pub(crate) fn is_label(key: &str, value: &str) -> bool {
     let name = match key.split_once('/') {
         Some((domain, name)) if is_subdomain(domain) => name,

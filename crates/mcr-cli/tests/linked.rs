@@ -87,7 +87,7 @@ impl Doctor for Closed {
         vec![Finding {
             check: "files",
             level: Level::Problem,
-            saw: "shops.txt does not exist".into(),
+            message: "shops.txt does not exist".into(),
             fix: None,
         }]
     }

@@ -21,13 +21,13 @@ pub enum Level {
     Problem,
 }
 
-/// The result of one check: the name of the check, how bad the result is, what was found as text for people, and what to do.
+/// The result of one check: the name of the check, how bad the result is, a message for people, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "described above")]
 pub struct Finding {
     pub check: &'static str,
     pub level: Level,
-    pub saw: String,
+    pub message: String,
     pub fix: Option<Fix>,
 }
 
@@ -159,8 +159,9 @@ pub struct Kind {
     pub kind: &'static str,
     /// The name of the API for people.
     pub api: &'static str,
-    /// What keeps the cluster of an object that is being deleted, in parentheses.
-    pub keeps: &'static str,
+    /// A note for users if the object of a cluster is being deleted, such as an option that keeps the cluster longer: in
+    /// parentheses, after a space. Empty: no note.
+    pub deletion_note: &'static str,
 }
 
 impl Hub {
@@ -204,13 +205,13 @@ pub struct InHub<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// Why an object is no usable cluster: how bad that is, the cause, by which the advice is chosen, and text for people.
+/// Why an object is no usable cluster: how bad that is, the cause that selects the advice, and a message for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs, reason = "described above")]
 pub struct Obstacle {
     pub level: Level,
     pub cause: &'static str,
-    pub saw: String,
+    pub message: String,
 }
 
 /// The knowledge of a provider.
@@ -245,8 +246,9 @@ pub trait Doctor: Send + Sync {
         None
     }
 
-    /// Where the object of a missing cluster may be: namespaces, or `None` for all of them, and its name.
-    fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
+    /// Where the object of a missing cluster may be, as pairs of a namespace and a name. The namespace `None` stands for all
+    /// namespaces.
+    fn object_locations(&self, cluster: &str) -> Vec<(Option<String>, String)> {
         let home = || self.hub()?.namespaces.first().cloned();
         let (namespace, name) = match cluster.split_once('/') {
             Some((namespace, name)) => (Some(namespace.to_owned()), name),

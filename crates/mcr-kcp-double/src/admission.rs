@@ -10,11 +10,11 @@ use mcr_testkit::sim::kinds::Kind;
 use mcr_testkit::sim::object::{metadata_mut, text};
 use mcr_testkit::sim::state::Admission;
 
-/// The label on an APIBinding with the hash of its export.
+/// The label of an APIBinding with the hash of its export.
 pub(super) const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 pub(super) const PATH_ANNOTATION: &str = "kcp.io/path";
 
-/// What kcp changes in its own kinds before they are stored.
+/// Changes objects of kcp's own kinds before they are stored, as kcp does.
 #[derive(Debug)]
 pub(super) struct KcpAdmission {
     pub(super) directory: Arc<Directory>,

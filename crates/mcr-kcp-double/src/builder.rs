@@ -68,7 +68,7 @@ impl Kcp {
 }
 
 impl KcpBuilder {
-    /// Sets how many shards there are: `root`, `shard-1` and so on. Default: one.
+    /// Sets the number of shards: `root`, `shard-1` and so on. Default: one.
     pub fn shards(mut self, count: usize) -> Self {
         let name = |number| match number {
             0 => "root".to_owned(),
@@ -84,14 +84,14 @@ impl KcpBuilder {
         self
     }
 
-    /// Sets how many writes of each resource a shard keeps in the history. Default: 10,000. Watches of
-    /// older versions get 410.
+    /// Sets how many writes of each resource a shard keeps in its history. Default: 10,000. Watches of older versions
+    /// get 410.
     pub fn history(mut self, writes: usize) -> Self {
         self.settings.window = writes;
         self
     }
 
-    /// Sets whether writes are tracked in `managedFields`. Default: yes. Without it objects take less memory.
+    /// Sets whether writes are tracked in `managedFields`. Default: yes. Without tracking, objects take less memory.
     pub fn managed_fields(mut self, on: bool) -> Self {
         self.settings.managed_fields = on;
         self
@@ -101,7 +101,7 @@ impl KcpBuilder {
     ///
     /// # Panics
     ///
-    /// With delays that are not zero, outside a Tokio runtime.
+    /// If a delay is not zero and this is called outside of a Tokio runtime.
     pub fn build(self) -> Kcp {
         let urls: Vec<String> = self
             .shards
@@ -111,17 +111,17 @@ impl KcpBuilder {
         self.build_at("https://kcp.invalid:6443".to_owned(), urls)
     }
 
-    /// Makes the double and serves it over TLS: the front proxy and each shard on a free port of 127.0.0.1.
+    /// Makes the double and serves it with TLS: the front proxy and each shard on its own free port of 127.0.0.1.
     ///
     /// # Errors
     ///
-    /// When there is no free port.
+    /// If there is no free port.
     ///
     /// # Panics
     ///
     /// As [`build`](Self::build).
     pub async fn serve(self) -> Result<KcpServer, SimServerError> {
-        let ports = Ports::find(self.shards.len()).await?;
+        let ports = Ports::open(self.shards.len()).await?;
         let mut urls = ports.urls();
         let front = urls.remove(0);
         let kcp = self.build_at(front, urls);

@@ -1,27 +1,28 @@
 use std::time::Duration;
 
-/// How long the control plane of the double takes for its steps. All are zero by default: a step is then done before
-/// the request that causes it returns. Other delays need a Tokio runtime; paused time works.
+/// How long the steps of the double's control plane take. All delays are zero by default: then a step is done before
+/// the request that causes it returns. Other delays need a Tokio runtime. Paused time works.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KcpDelays {
-    /// From a first binding to the URL of its shard in the endpoint slice, and from the last unbinding to its removal.
+    /// From the first binding on a shard until the shard's URL is in the endpoint slice, and from the last unbinding
+    /// until the URL is removed.
     pub endpoint: Duration,
-    /// From a binding to `Bound`.
+    /// From the creation of a binding until it is `Bound`.
     pub bind: Duration,
-    /// From `Bound`, or a change of claims, or a claimed object, to the labels of the claimed objects and
-    /// `PermissionClaimsApplied`.
+    /// From `Bound`, a change of claims, or a write of a claimed object, until the claimed objects have their labels
+    /// and the binding is `PermissionClaimsApplied`.
     pub claims: Duration,
-    /// From a Workspace to its logical cluster.
+    /// From the creation of a Workspace until its logical cluster exists.
     pub workspace: Duration,
-    /// From the arrival of the APIBindings of a moved workspace on its new shard to that of its other objects, with
-    /// [`KcpMove::NewFirst`](super::KcpMove::NewFirst).
+    /// While a workspace moves with [`KcpMove::NewFirst`](super::KcpMove::NewFirst): from the arrival of its
+    /// APIBindings on the new shard until its other objects arrive.
     pub copy: Duration,
-    /// From a change in a workspace that is being deleted to the deletion of its content.
+    /// From a change in a workspace that is being deleted until its contents are deleted.
     pub content: Duration,
 }
 
 impl KcpDelays {
-    /// The delays of an idle kcp of one process.
+    /// The delays that were measured in an idle kcp with one process.
     pub fn measured() -> Self {
         Self {
             endpoint: Duration::from_millis(100),

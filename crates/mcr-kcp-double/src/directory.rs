@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Where each logical cluster is: its path, and its shard by number. No other lock is taken under this one.
+/// The path and the shard number of each logical cluster. While its lock is held, no other lock is taken.
 #[derive(Debug, Default)]
 pub(super) struct Directory(Mutex<Maps>);
 
@@ -32,7 +32,7 @@ impl Directory {
         let Some(entry) = maps.by_id.remove(id) else {
             return;
         };
-        // A new workspace may have the path already.
+        // A new workspace may have taken the path already.
         if maps
             .by_path
             .get(&entry.path)
@@ -52,7 +52,8 @@ impl Directory {
         self.0.lock().by_id.get(id).cloned()
     }
 
-    /// A logical cluster by its id, its path, or a path that begins with the id of another one.
+    /// Finds a logical cluster by its id, by its path, or by a path that begins with the id of another logical
+    /// cluster.
     pub(super) fn find(&self, name: &str) -> Option<Entry> {
         let maps = self.0.lock();
         if let Some(entry) = maps.by_id.get(name) {

@@ -21,7 +21,7 @@ use mcr_testkit::sim::write::{Verb, Write};
 
 /// A double of kcp in memory: a front proxy, shards with logical clusters, and kcp's control plane.
 ///
-/// Cheap to clone; clones are the same kcp.
+/// Cheap to clone. Clones are the same kcp.
 #[derive(Clone, Debug)]
 pub struct Kcp {
     pub(super) inner: Arc<Inner>,
@@ -39,7 +39,7 @@ impl Kcp {
 
     /// Creates a workspace by its path on the shard of this name.
     ///
-    /// The workspace is there when this returns, also if [`KcpDelays::workspace`](super::KcpDelays::workspace) is not
+    /// The workspace exists when this returns, even if [`KcpDelays::workspace`](super::KcpDelays::workspace) is not
     /// zero.
     ///
     /// # Errors
@@ -71,7 +71,8 @@ impl Kcp {
         Some(KcpWorkspace::new(self.inner.clone(), entry))
     }
 
-    /// Deletes a workspace by its path, as a deletion of its Workspace object does: it goes when its content has gone.
+    /// Deletes a workspace by its path, like a deletion of its Workspace object. The workspace disappears after its
+    /// contents.
     ///
     /// # Errors
     ///
@@ -82,8 +83,8 @@ impl Kcp {
         parent.delete(WORKSPACES, name)
     }
 
-    /// Moves a workspace (by path or id) to another shard. It keeps its id and path; its objects keep their UIDs and get
-    /// resource versions of the new shard, where its APIBindings arrive first.
+    /// Moves a workspace (by path or id) to another shard. It keeps its id and path. Its objects keep their UIDs, but
+    /// get resource versions of the new shard. The APIBindings arrive there first.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl Kcp {
         self.inner.users.lock().insert(token.into(), Arc::new(user));
     }
 
-    /// Makes a token unknown, as if it had expired: requests get 401 from now on. Open watches go on.
+    /// Removes the user of a token, as if the token had expired: new requests get 401. Open watches continue.
     pub fn remove_user(&self, token: &str) -> bool {
         self.inner.users.lock().remove(token).is_some()
     }
@@ -132,18 +133,18 @@ impl Kcp {
         format!("{}/clusters/{path}", self.inner.url)
     }
 
-    /// A client of the admin in a workspace (path or id), without sockets. It must be made within a Tokio runtime.
+    /// A client of the admin in a workspace (path or id), without sockets. Must be called within a Tokio runtime.
     pub fn client(&self, path: &str) -> kube::Client {
         self.client_with_token(path, self.admin_token())
     }
 
-    /// As [`client`](Self::client), for the user of a token.
+    /// As [`client`](Self::client), for the user of this token.
     pub fn client_with_token(&self, path: &str, token: &str) -> kube::Client {
         self.client_below(Entry::Front, format!("/clusters/{path}"), token)
     }
 
-    /// A client of the user of a token at any URL of the double, without sockets: an endpoint of a slice with
-    /// `/clusters/*` or `/clusters/<id>` behind it. `None` if the URL is not of this kcp.
+    /// A client without sockets for any URL of the double, with the token of a user. Such a URL is an endpoint of a
+    /// slice followed by `/clusters/*` or `/clusters/<id>`. `None` if the URL does not belong to this kcp.
     pub fn client_at(&self, url: &str, token: &str) -> Option<kube::Client> {
         let of_shard = self.inner.shards.iter().find(|shard| is_below(url, &shard.url));
         let (entry, base) = match of_shard {
@@ -155,7 +156,7 @@ impl Kcp {
         Some(self.client_below(entry, path.to_owned(), token))
     }
 
-    /// A client whose requests have this before their path.
+    /// A client that adds a prefix to the paths of its requests.
     fn client_below(&self, entry: Entry, prefix: String, token: &str) -> kube::Client {
         let (inner, authorization) = (self.inner.clone(), format!("Bearer {token}"));
         let service = tower::service_fn(move |request: Request<Body>| {

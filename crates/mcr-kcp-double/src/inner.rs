@@ -13,14 +13,14 @@ use super::shard::Shard;
 use super::state::State;
 use super::user::KcpUser;
 
-/// The data of a double of kcp.
+/// The data of the double.
 ///
-/// Locks are taken in this order: control plane, store of a shard, directory.
+/// Locks are always taken in this order: control plane, store of a shard, directory.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) shards: Vec<Arc<Shard>>,
     pub(super) directory: Arc<Directory>,
-    /// By their bearer tokens.
+    /// The users by their bearer tokens.
     pub(super) users: Mutex<HashMap<String, Arc<KcpUser>>>,
     pub(super) control: Mutex<State>,
     pub(super) delays: KcpDelays,
@@ -28,11 +28,11 @@ pub(super) struct Inner {
     pub(super) url: String,
     pub(super) admin_token: String,
     pub(super) seed: u64,
-    /// Made logical clusters so far.
+    /// How many logical clusters were made so far.
     pub(super) made: AtomicU64,
-    /// Notified when a step with a delay was added.
+    /// Notified when a delayed step was added.
     pub(super) timed: Arc<Notify>,
-    /// Does the steps with a delay. Aborted with the last handle.
+    /// The task that runs delayed steps. It is aborted when the last handle is dropped.
     pub(super) timer: Mutex<Option<JoinHandle<()>>>,
 }
 

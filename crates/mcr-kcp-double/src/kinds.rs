@@ -1,4 +1,4 @@
-//! The kinds of a workspace: those that kcp serves everywhere, and those of an APIResourceSchema.
+//! The kinds of a workspace: those that kcp serves in every workspace, and those of APIResourceSchemas.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -10,14 +10,14 @@ use mcr_testkit::sim::crd;
 use mcr_testkit::sim::kinds::{Kind, Versions, builtins, resource_id};
 use mcr_testkit::sim::object::text;
 
-/// Groups of Kubernetes of which a workspace serves everything that the simulator knows.
+/// Groups of Kubernetes in which a workspace serves everything that the simulator supports.
 const GROUPS: &str = "admissionregistration.k8s.io apiextensions.k8s.io authentication.k8s.io authorization.k8s.io \
                       certificates.k8s.io coordination.k8s.io events.k8s.io rbac.authorization.k8s.io";
 
-/// Resources of the core group that an export may claim; those of `GROUPS` may all be claimed.
+/// The resources of the core group that an export may claim. All resources in `GROUPS` may be claimed.
 const CLAIMABLE_CORE: &str = "configmaps events namespaces resourcequotas secrets serviceaccounts";
 
-/// Another one that a workspace serves.
+/// A further resource that every workspace serves.
 const LIMIT_RANGES: &str = "limitranges";
 
 fn has(words: &str, word: &str) -> bool {
@@ -32,7 +32,7 @@ pub(super) const WORKSPACES: &str = "workspaces.tenancy.kcp.io";
 pub(super) const TYPES: &str = "workspacetypes.tenancy.kcp.io";
 pub(super) const LOGICAL_CLUSTERS: &str = "logicalclusters.core.kcp.io";
 
-/// The kinds of kcp: group, version, plural, kind, and whether they have a status. All are cluster-scoped.
+/// kcp's own kinds: group, version, plural, kind, and whether they have a status. All are cluster-scoped.
 const OWN: &str = "
     apis.kcp.io v1alpha2 apiexports APIExport true
     apis.kcp.io v1alpha2 apibindings APIBinding true
@@ -42,7 +42,7 @@ const OWN: &str = "
     tenancy.kcp.io v1alpha1 workspacetypes WorkspaceType true
     core.kcp.io v1alpha1 logicalclusters LogicalCluster true";
 
-/// What every workspace serves, made once.
+/// The kinds that every workspace serves. Created once.
 pub(super) fn everywhere() -> &'static Versions {
     static KINDS: OnceLock<Versions> = OnceLock::new();
     KINDS.get_or_init(|| {
@@ -73,7 +73,7 @@ pub(super) fn everywhere() -> &'static Versions {
                 "metadata": { "name": resource_id(group, plural) },
                 "spec": { "group": group, "names": names, "scope": "Cluster", "versions": [of_version] },
             });
-            // Can't fail: each has a group, a plural and one stored version.
+            // This can't fail, because each has a group, a plural and one stored version.
             let own = crd::kinds(&own).unwrap_or_default();
             let at = (Cow::Borrowed(group), Cow::Borrowed(version));
             versions.entry(at).or_default().extend(own);
@@ -82,7 +82,7 @@ pub(super) fn everywhere() -> &'static Versions {
     })
 }
 
-/// Nothing, for views that serve chosen kinds only.
+/// No kinds, for views that serve only selected kinds.
 pub(super) fn nothing() -> &'static Versions {
     static NONE: Versions = Versions::new();
     &NONE
@@ -95,7 +95,7 @@ pub(super) fn well_known(table: &str) -> Option<Arc<Kind>> {
     all().find(|kind| &*kind.table == table && stored(kind)).cloned()
 }
 
-/// All versions of a built-in resource, or of one of kcp's groups, that an export may claim.
+/// All versions of a resource that an export may claim. It is built in, or belongs to one of kcp's groups.
 pub(super) fn claimable(group: &str, resource: &str) -> Vec<Arc<Kind>> {
     let may = match group {
         "" => has(CLAIMABLE_CORE, resource),
@@ -107,12 +107,13 @@ pub(super) fn claimable(group: &str, resource: &str) -> Vec<Arc<Kind>> {
         .collect()
 }
 
-/// The table of an exported resource: exports with different identities may have resources of the same name.
+/// The table of an exported resource. It contains the identity, because exports with different identities may have
+/// resources of the same name.
 pub(super) fn bound_table(group: &str, plural: &str, identity: &str) -> Arc<str> {
     format!("{}:{identity}", resource_id(group, plural)).into()
 }
 
-/// The kinds of an APIResourceSchema in an export of this identity.
+/// The kinds of an APIResourceSchema in an export with this identity.
 pub(super) fn of_schema(schema: &Value, identity: &str) -> Result<Vec<Arc<Kind>>, SimError> {
     let crd = as_crd(schema);
     let mut kinds = crd::kinds(&crd)?;
@@ -124,7 +125,7 @@ pub(super) fn of_schema(schema: &Value, identity: &str) -> Result<Vec<Arc<Kind>>
     Ok(kinds)
 }
 
-/// An APIResourceSchema has the JSON schema one level higher than a CRD.
+/// Converts an APIResourceSchema into a CRD. Its JSON schema is one level higher than in a CRD.
 fn as_crd(schema: &Value) -> Value {
     let spec = &schema["spec"];
     let versions = spec["versions"].as_array().into_iter().flatten();

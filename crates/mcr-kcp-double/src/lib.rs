@@ -1,8 +1,8 @@
-//! A double of kcp, in memory, over the [simulator](mcr_testkit::sim).
+//! A double of kcp in memory, built on the [simulator](mcr_testkit::sim).
 //!
 //! A [`Kcp`] has a front proxy, one or more shards, logical clusters, the virtual workspaces of APIExports and
-//! WorkspaceTypes, and a small control plane. [`Kcp::client`] calls it without sockets; [`KcpBuilder::serve`] puts it behind TLS: one port for the
-//! front proxy, one for each shard.
+//! WorkspaceTypes, and a small control plane. [`Kcp::client`] calls it without sockets. [`KcpBuilder::serve`] serves
+//! it with TLS: one port for the front proxy, and one for each shard.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -39,19 +39,21 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! It is not published: it follows kcp only where the tests, examples and measurements of this workspace read it, and it is
-//! built on hidden parts of the simulator. What users test their controllers with is in `mcr-testkit`.
+//! It is not published: it behaves like kcp only as far as the tests, examples and measurements of this workspace
+//! need, and it is built on hidden parts of the simulator. Users test their controllers with `mcr-testkit`.
 //!
-//! The facts about kcp that it follows, with the test of each, are in `docs/design/kcp.md` of the repository. The same
-//! tests run on a real kcp when `MCR_KCP_KUBECONFIG` names a kubeconfig of its admin.
+//! `docs/design/kcp.md` lists the facts about kcp that the double reproduces, each with its test. The same tests run
+//! against a real kcp if `MCR_KCP_KUBECONFIG` names a kubeconfig of its admin.
 //!
-//! # What it does not
+//! # What differs from a real kcp
 //!
-//! - All that the [simulator](mcr_testkit::sim#what-it-does-not) does not.
+//! - Everything in which the [simulator](mcr_testkit::sim#what-differs-from-a-real-server) differs from a real API
+//!   server.
 //! - RBAC objects in workspaces are stored, not evaluated: rights are those of [`KcpUser`].
-//! - APIExports and APIBindings are served in v1alpha2 alone; no partitions, no cached resources,
-//!   no mounts, no maximal permission policy, no virtual storage, no naming conflicts between bindings.
-//! - Conflicts of server-side apply in virtual workspaces; the annotation `kcp.io/original-api-version`.
+//! - APIExports and APIBindings are only served in v1alpha2. There are no partitions, cached resources, mounts,
+//!   maximal permission policies, virtual storage, or naming conflicts between bindings.
+//! - There are no conflicts of server-side apply in virtual workspaces, and no annotation
+//!   `kcp.io/original-api-version`.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,5 +1,5 @@
-//! The virtual workspaces of initializers and terminators: the LogicalClusters that wait for one of them, and the
-//! content of their workspaces.
+//! The virtual workspaces of initializers and terminators. They show the LogicalClusters that wait for one of them,
+//! and the contents of their workspaces.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use mcr_testkit::sim::route::{Route, Target};
 use mcr_testkit::sim::state::{Admission, ClusterState};
 use mcr_testkit::sim::{SimBody, SimRule, SimUser};
 
-/// The part of the life of a workspace that is waited in.
+/// The stage in the life of a workspace that the initializers or terminators belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Initializing,
@@ -40,7 +40,7 @@ impl Stage {
         }
     }
 
-    /// The beginning of the labels, the list in the status, the verb on the type, and the rules in the type.
+    /// The prefix of the labels, the list in the status, the verb on the type, and the rules in the type.
     fn words(self) -> [&'static str; 4] {
         match self {
             Self::Initializing => [
@@ -54,9 +54,9 @@ impl Stage {
     }
 }
 
-/// What the path of a request names: an initializer or terminator, and `*` or the id of a logical cluster.
+/// The parts of a request's path: an initializer or terminator, and `*` or the id of a logical cluster.
 #[derive(Debug, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct StagePath {
     pub(super) stage: Stage,
     /// `<cluster id of the WorkspaceType>:<name of the WorkspaceType>`.
     pub(super) name: String,
@@ -64,14 +64,19 @@ pub(super) struct Asked {
 }
 
 /// Answers a request to the virtual workspace of an initializer or terminator.
-pub(super) fn answer(visit: Visit<'_>, asked: &Asked, mut parts: Parts, body: &Bytes) -> Response<SimBody> {
-    match (Call { visit, asked }).adapt(&mut parts) {
+pub(super) fn answer(
+    visit: Visit<'_>,
+    stage_path: &StagePath,
+    mut parts: Parts,
+    body: &Bytes,
+) -> Response<SimBody> {
+    match (Call { visit, stage_path }).adapt(&mut parts) {
         Ok((view, caller)) => handle_for(&view, &parts, body, caller, visit.whole),
         Err(error) => visit.refuse(&parts, error),
     }
 }
 
-/// Refuses to remove the initializers or terminators of others, and to add any.
+/// Allows only the removal of this initializer or terminator, not of others, and no additions.
 struct OwnOnly {
     stage: Stage,
     name: String,
@@ -93,7 +98,7 @@ impl Admission for OwnOnly {
         };
         let (before, after) = (before.map(names).unwrap_or_default(), names(object));
         let same = match self.stage {
-            // kcp compares the numbers only.
+            // kcp compares only the lengths.
             Stage::Initializing => before.len() == after.len(),
             Stage::Terminating => before == after,
         };
@@ -115,7 +120,7 @@ impl Admission for OwnOnly {
 
 struct Call<'a> {
     visit: Visit<'a>,
-    asked: &'a Asked,
+    stage_path: &'a StagePath,
 }
 
 type Adapted = (Arc<ClusterState>, Caller);
@@ -123,15 +128,15 @@ type Adapted = (Arc<ClusterState>, Caller);
 impl Call<'_> {
     fn adapt(&self, parts: &mut Parts) -> Result<Adapted, SimError> {
         let forbidden = |why: &str| SimError::new(403, "Forbidden", why);
-        let Some(target) = self.asked.target.as_deref() else {
+        let Some(target) = self.stage_path.target.as_deref() else {
             return Err(forbidden(
                 "a virtual workspace is used with /clusters/* or /clusters/<id> behind its URL",
             ));
         };
-        let Some((cluster, of_type)) = self.asked.name.split_once(':') else {
+        let Some((cluster, of_type)) = self.stage_path.name.split_once(':') else {
             return Err(forbidden("Path not resolved to a valid virtual workspace"));
         };
-        let [_, _, verb, _] = self.asked.stage.words();
+        let [_, _, verb, _] = self.stage_path.stage.words();
         self.visit.user.may_in(
             cluster,
             &Attributes {
@@ -159,26 +164,26 @@ impl Call<'_> {
 
     /// Whether a logical cluster waits for this initializer or terminator.
     fn waits(&self, live: &Value) -> bool {
-        let [_, list, ..] = self.asked.stage.words();
+        let [_, list, ..] = self.stage_path.stage.words();
         let names = live["status"][list].as_array();
-        let listed = names.is_some_and(|names| names.iter().any(|name| *name == *self.asked.name));
+        let listed = names.is_some_and(|names| names.iter().any(|name| *name == *self.stage_path.name));
         listed
-            && match self.asked.stage {
+            && match self.stage_path.stage {
                 Stage::Initializing => live["status"]["phase"] == INITIALIZING,
                 Stage::Terminating => !text(live, "deletionTimestamp").is_empty(),
             }
     }
 
-    /// Plain text, as kcp refuses content.
+    /// Answers in plain text, as kcp does when it refuses access to contents.
     fn refused(&self, code: u16, why: &str) -> Adapted {
-        let [word, ..] = self.asked.stage.words();
-        let text = format!("{word} {:?} {why}\n", self.asked.name);
+        let [word, ..] = self.stage_path.stage.words();
+        let text = format!("{word} {:?} {why}\n", self.stage_path.name);
         let answer = Ok(Answer::Text(code, text.into()));
         let caller = Caller::Answered(self.visit.user.name.clone(), answer);
         (self.visit.shard.view(""), caller)
     }
 
-    /// A view of a part that serves LogicalClusters only.
+    /// A view of a logical cluster that only serves LogicalClusters.
     fn view(&self, part: &str, caller: Caller) -> Adapted {
         (self.visit.shard.view_of(part, Some(logical_clusters())), caller)
     }
@@ -190,12 +195,12 @@ impl Call<'_> {
                 return Err(SimError::no_such_resource());
             }
         }
-        let [word, ..] = self.asked.stage.words();
-        add_label(parts, &lifecycle_label(word, &self.asked.name));
-        if self.asked.stage == Stage::Initializing {
+        let [word, ..] = self.stage_path.stage.words();
+        add_label(parts, &lifecycle_label(word, &self.stage_path.name));
+        if self.stage_path.stage == Stage::Initializing {
             add_label(parts, &(PHASE.to_owned(), INITIALIZING.to_owned()));
         }
-        Ok(match self.asked.stage {
+        Ok(match self.stage_path.stage {
             Stage::Initializing => self.view("", self.visit.admin()),
             Stage::Terminating => (
                 self.visit.shard.view_of_deleting(logical_clusters()),
@@ -204,7 +209,7 @@ impl Call<'_> {
         })
     }
 
-    /// The LogicalCluster may be read, and its status written.
+    /// Only reads of the LogicalCluster and writes of its status are allowed.
     fn logical_cluster(&self, path: &Target, target: &str, parts: &Parts) -> Result<Adapted, SimError> {
         let verb = path.verb(&parts.method, &Query::parse(parts.uri.query()));
         let writes = matches!(verb, "update" | "patch");
@@ -212,8 +217,8 @@ impl Call<'_> {
             return Err(SimError::method_not_allowed());
         }
         let guard = OwnOnly {
-            stage: self.asked.stage,
-            name: self.asked.name.clone(),
+            stage: self.stage_path.stage,
+            name: self.stage_path.name.clone(),
         };
         let view = ClusterState::part_of(
             self.visit.shard.server.clone(),
@@ -224,7 +229,7 @@ impl Call<'_> {
         Ok((Arc::new(view.guarded(Arc::new(guard))), self.visit.admin()))
     }
 
-    /// The content of the workspace, with the rights that the type gives.
+    /// Gives access to the contents of the workspace, with the rights in its type.
     fn content(
         &self,
         cluster: &str,
@@ -234,15 +239,15 @@ impl Call<'_> {
         parts: &Parts,
     ) -> Result<Adapted, SimError> {
         let discovers = !matches!(route, Route::Resource(_));
-        if discovers && self.asked.stage == Stage::Terminating {
+        if discovers && self.stage_path.stage == Stage::Terminating {
             return Ok(self.view(target, self.visit.admin()));
         }
-        let [_, _, _, field] = self.asked.stage.words();
+        let [_, _, _, field] = self.stage_path.stage.words();
         let entry = self.visit.inner.directory.by_id(cluster);
         let home = entry.and_then(|entry| self.visit.inner.shard_of(&entry));
         let object = home.and_then(|home| home.get(cluster, TYPES, of_type));
         let Some(object) = object else {
-            // kcp takes the rights from the type.
+            // kcp reads the rights from the type.
             return Ok(self.refused(503, "WorkspaceType not found in local or cached indexer"));
         };
         let rules = object["spec"][field].as_array().cloned().unwrap_or_default();
@@ -275,7 +280,7 @@ impl Call<'_> {
     }
 }
 
-/// LogicalClusters alone.
+/// The kinds with LogicalClusters only.
 fn logical_clusters() -> Kinds {
     let mut served = Kinds::over(kinds::nothing());
     served.set_crd(

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::kinds::WORKSPACES;
 use mcr_testkit::sim::SimError;
 
-/// The 404 of a path without a workspace.
+/// The 404 for a path that leads to no workspace.
 pub(super) fn no_workspace(name: &str) -> SimError {
     let message = format!("{WORKSPACES} {name:?} not found");
     let details = json!({ "name": name, "group": "tenancy.kcp.io", "kind": "workspaces" });

@@ -1,9 +1,9 @@
-//! Identifiers that kcp makes out of names. They have the form of kcp's; the labels of initializers and terminators have
-//! its values too, since clients compute them.
+//! Identifiers that kcp derives from names. They have the form of kcp's identifiers. The labels of initializers and
+//! terminators also have the same values as in kcp, because clients compute them.
 
 use sha2::{Digest, Sha224};
 
-/// 64 well-spread bits of a text, the same in every process.
+/// A hash of a text with 64 well-distributed bits. The same in every process.
 fn hash(text: &str, seed: u64) -> u64 {
     let mut state = seed ^ 0xcbf2_9ce4_8422_2325;
     for byte in text.bytes() {
@@ -40,12 +40,12 @@ pub(super) fn identity(export_cluster: &str, export: &str) -> String {
     hex(&format!("{export_cluster}/{export}"), 64)
 }
 
-/// The value of the label with which kcp finds the bindings of an export, and the end of the key of its claims.
+/// The value of the label by which kcp finds the bindings of an export. Also the end of the label key of its claims.
 pub(super) fn export_hash(export_cluster: &str, export: &str) -> String {
     base36(&format!("{export_cluster}|{export}"), 1, 43)
 }
 
-/// The value of the label with which kcp marks the objects of a claim.
+/// The value of the label with which kcp marks claimed objects.
 pub(super) fn claim_hash(group: &str, resource: &str, identity: &str) -> String {
     base36(&format!("{group}/{resource}/{identity}"), 2, 43)
 }
@@ -55,7 +55,7 @@ pub(super) fn shard_hash(shard: &str) -> String {
     base36(shard, 3, 8)
 }
 
-/// The label of a LogicalCluster that still has this initializer or terminator (`word`).
+/// The label of a LogicalCluster that still waits for this initializer or terminator (`word`).
 pub(super) fn lifecycle_label(word: &str, name: &str) -> (String, String) {
     let prefix = format!("{word}.internal.kcp.io/");
     let hash = Sha224::digest(name.as_bytes());

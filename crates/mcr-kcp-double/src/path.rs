@@ -1,4 +1,4 @@
-//! Where a path leads, and what answers there.
+//! Determines where a path leads, and answers the request.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{Method, Response};
 
-use super::export_workspace::{self, Asked};
+use super::export_workspace::{self, ExportPath};
 use super::inner::Inner;
 use super::lifecycle_workspace::{self, Stage};
 use super::missing::no_workspace;
@@ -19,22 +19,23 @@ use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::handle::{Caller, handle_for};
 use mcr_testkit::sim::request::header;
 
-/// Through which door a request comes.
+/// The server that a request was sent to: the front proxy or a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Front,
-    /// By the number of the shard.
+    /// The shard with this number.
     Shard(usize),
 }
 
 impl Entry {
-    /// Whether this is the door of a shard that is stopped.
+    /// Whether this is a stopped shard.
     pub(super) fn is_stopped(self, inner: &Inner) -> bool {
         matches!(self, Self::Shard(number) if inner.shard(number).is_none_or(Shard::is_down))
     }
 }
 
-/// What stands behind the URL of a virtual workspace: `/clusters/<* or id>`, and a path of a Kubernetes API server.
+/// Splits the path after the URL of a virtual workspace: `/clusters/<* or id>`, and the path of a Kubernetes API
+/// server.
 fn target(parts: &[&str]) -> (Option<String>, String) {
     let target = match parts {
         ["clusters", target, ..] if !target.is_empty() => Some((*target).to_owned()),
@@ -91,12 +92,12 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
         (Entry::Shard(_), ["services", "apiexport", cluster, export, behind @ ..]) => {
             let (target, path) = target(behind);
             set_path(&mut parts, &path, query.as_deref());
-            let asked = Asked {
+            let export_path = ExportPath {
                 cluster: (*cluster).to_owned(),
                 export: (*export).to_owned(),
                 target,
             };
-            export_workspace::answer(visit, &asked, parts, body)
+            export_workspace::answer(visit, &export_path, parts, body)
         }
         (Entry::Shard(_), ["services", service, name, behind @ ..]) => {
             let Some(stage) = Stage::of(service) else {
@@ -105,8 +106,8 @@ pub(super) fn answer(inner: &Inner, entry: Entry, mut parts: Parts, body: &Bytes
             let (target, path) = target(behind);
             set_path(&mut parts, &path, query.as_deref());
             let name = (*name).to_owned();
-            let asked = lifecycle_workspace::Asked { stage, name, target };
-            lifecycle_workspace::answer(visit, &asked, parts, body)
+            let stage_path = lifecycle_workspace::StagePath { stage, name, target };
+            lifecycle_workspace::answer(visit, &stage_path, parts, body)
         }
         (_, ["healthz" | "livez" | "readyz" | "version", ..]) => {
             let caller = Caller::User(Arc::new(user.within("root")));
@@ -127,8 +128,8 @@ fn cluster(visit: Visit<'_>, entry: Entry, name: &str, parts: &Parts, body: &Byt
     } = visit;
     let refused = |error: SimError| visit.refuse(parts, error);
     let Some(found) = inner.directory.find(name) else {
-        // A shard does not know whether a word without a colon is an id of another shard. A front proxy, which a kcp of one
-        // shard does not need, knows no more about a path.
+        // A shard does not know whether a word without a colon is the id of a logical cluster on another shard.
+        // Likewise, a front proxy does not know which paths exist. A kcp with a single shard needs no front proxy.
         let proxied = entry == Entry::Front && inner.shards.len() > 1;
         let why = if proxied {
             "workspace access not permitted"

@@ -17,13 +17,13 @@ pub(super) fn set_path(parts: &mut Parts, path: &str, query: Option<&str>) {
         .filter(|query| !query.is_empty())
         .map(|query| format!("?{query}"));
     let whole = format!("{path}{}", query.unwrap_or_default());
-    // A path that was accepted once is still one.
+    // A path that was accepted once is valid.
     if let Ok(uri) = whole.parse::<Uri>() {
         parts.uri = uri;
     }
 }
 
-/// Adds a term to the label selector of a list or watch.
+/// Adds a requirement to the label selector of a list or watch.
 pub(super) fn add_label(parts: &mut Parts, (key, value): &(String, String)) {
     let term = format!("{key}={value}");
     let mut pairs = pairs(parts.uri.query());
@@ -44,24 +44,24 @@ pub(super) fn pairs(query: Option<&str>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A request: to which shard it came, and from whom.
+/// A request: the shard that received it, and the user who sent it.
 #[derive(Clone, Copy)]
 pub(super) struct Visit<'a> {
     pub(super) inner: &'a Inner,
     pub(super) shard: &'a Shard,
     pub(super) user: &'a KcpUser,
-    /// Its path and query, as they came.
+    /// The original path and query.
     pub(super) whole: &'a str,
 }
 
 impl Visit<'_> {
-    /// Answers with an error, which the audit log of the shard has too.
+    /// Answers with an error, which is also added to the audit log of the shard.
     pub(super) fn refuse(self, parts: &Parts, error: SimError) -> Response<SimBody> {
         let caller = Caller::Answered(self.user.name.clone(), Err(error));
         handle_for(&self.shard.view(""), parts, &Bytes::new(), caller, self.whole)
     }
 
-    /// The user with all rights.
+    /// The caller that has all rights.
     pub(super) fn admin(self) -> Caller {
         Caller::User(Arc::new(
             SimUser::new(self.user.name.clone()).rule(SimRule::all()),

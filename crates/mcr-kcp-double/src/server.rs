@@ -12,7 +12,7 @@ use mcr_testkit::sim::kubeconfig;
 use mcr_testkit::sim::{Answers, Listening, listen};
 use mcr_testkit::sim::{SimBody, SimServerError, SimTls};
 
-/// A double of kcp behind TLS on 127.0.0.1: the front proxy and each shard on a port of its own. Dropping it closes the
+/// A double of kcp with TLS on 127.0.0.1. The front proxy and each shard have their own ports. Dropping it closes the
 /// ports and all connections.
 #[derive(Debug)]
 pub struct KcpServer {
@@ -20,30 +20,31 @@ pub struct KcpServer {
     ports: Ports,
 }
 
-/// The open ports: that of the front proxy, then those of the shards.
+/// The open ports: first the port of the front proxy, then those of the shards.
 #[derive(Debug)]
 pub(super) struct Ports {
     tls: SimTls,
-    /// None before they serve a kcp.
+    /// Empty until the ports serve a kcp.
     kcp: Arc<OnceLock<Kcp>>,
     all: Vec<(u16, Mutex<Option<Listening>>)>,
 }
 
 #[derive(Debug)]
-struct Door {
+struct PortService {
     kcp: Arc<OnceLock<Kcp>>,
     entry: Entry,
 }
 
-impl Answers for Door {
+impl Answers for PortService {
     fn answer(&self, parts: Parts, body: Bytes, _: Option<&[u8]>) -> Response<SimBody> {
-        let up = || {
+        let running_kcp = || {
             let kcp = self.kcp.get();
             kcp.filter(|kcp| !self.entry.is_stopped(&kcp.inner))
         };
-        let answered = up().map(|kcp| path::answer(&kcp.inner, self.entry, parts, &body));
-        // Connections end a moment after their port has closed. A watch that begins while the shard stops must not go on.
-        answered.filter(|_| up().is_some()).unwrap_or_else(|| {
+        let answered = running_kcp().map(|kcp| path::answer(&kcp.inner, self.entry, parts, &body));
+        // Connections end shortly after their port was closed. A watch that begins while the shard stops must not
+        // continue.
+        answered.filter(|_| running_kcp().is_some()).unwrap_or_else(|| {
             let mut response = Response::new(SimBody::full(Bytes::new()));
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             response
@@ -53,14 +54,14 @@ impl Answers for Door {
 
 impl Ports {
     /// Opens a port for the front proxy and one for each shard.
-    pub(super) async fn find(shards: usize) -> Result<Self, SimServerError> {
+    pub(super) async fn open(shards: usize) -> Result<Self, SimServerError> {
         let mut ports = Self {
             tls: SimTls::new()?,
             kcp: Arc::default(),
             all: Vec::new(),
         };
-        for at in 0..=shards {
-            let listening = ports.listen(at, 0).await?;
+        for index in 0..=shards {
+            let listening = ports.listen(index, 0).await?;
             ports
                 .all
                 .push((listening.address.port(), Mutex::new(Some(listening))));
@@ -68,10 +69,10 @@ impl Ports {
         Ok(ports)
     }
 
-    async fn listen(&self, at: usize, port: u16) -> Result<Listening, SimServerError> {
+    async fn listen(&self, index: usize, port: u16) -> Result<Listening, SimServerError> {
         let kcp = self.kcp.clone();
-        let entry = at.checked_sub(1).map_or(Entry::Front, Entry::Shard);
-        listen(port, &self.tls, Arc::new(Door { kcp, entry })).await
+        let entry = index.checked_sub(1).map_or(Entry::Front, Entry::Shard);
+        listen(port, &self.tls, Arc::new(PortService { kcp, entry })).await
     }
 
     pub(super) fn urls(&self) -> Vec<String> {
@@ -81,16 +82,16 @@ impl Ports {
             .collect()
     }
 
-    fn close(&self, at: usize) {
-        self.all[at].1.lock().take();
+    fn close(&self, index: usize) {
+        self.all[index].1.lock().take();
     }
 
-    async fn reopen(&self, at: usize) -> Result<(), SimServerError> {
-        let (port, open) = &self.all[at];
+    async fn reopen(&self, index: usize) -> Result<(), SimServerError> {
+        let (port, open) = &self.all[index];
         let mut tries = 0;
         let listening = loop {
-            match self.listen(at, *port).await {
-                // The task of the closed port may still hold it for a moment.
+            match self.listen(index, *port).await {
+                // The task of the closed port may keep the port for a moment.
                 Err(_) if tries < 200 => tries += 1,
                 result => break result?,
             }
@@ -103,7 +104,7 @@ impl Ports {
 
 impl KcpServer {
     pub(super) fn open(kcp: Kcp, ports: Ports) -> Self {
-        // Nobody else has set it: the cell was made with the ports.
+        // This never fails: the cell was created together with the ports and is still empty.
         let _ = ports.kcp.set(kcp.clone());
         Self { kcp, ports }
     }
@@ -113,12 +114,12 @@ impl KcpServer {
         &self.kcp
     }
 
-    /// The certificate authority that clients must trust, PEM: one for the front proxy and all shards.
+    /// The certificate authority of the front proxy and all shards, which clients must trust, PEM.
     pub fn ca_pem(&self) -> String {
         self.ports.tls.ca_pem()
     }
 
-    /// A kubeconfig of the admin for a workspace (path or id) at the front proxy.
+    /// A kubeconfig of the admin that leads to a workspace (path or id) at the front proxy.
     pub fn kubeconfig(&self, path: &str) -> String {
         self.kubeconfig_with_token(path, self.kcp.admin_token())
     }
@@ -139,11 +140,11 @@ impl KcpServer {
         true
     }
 
-    /// Starts a stopped shard again at its address, with its data. `false` if there is no such shard.
+    /// Starts a stopped shard again at the same address, with its data. `false` if there is no such shard.
     ///
     /// # Errors
     ///
-    /// When another process has taken the port.
+    /// If another process has taken the port.
     pub async fn start_shard(&self, name: &str) -> Result<bool, SimServerError> {
         let Some(shard) = self.kcp.inner.shard_named(name) else {
             return Ok(false);
@@ -153,11 +154,11 @@ impl KcpServer {
         Ok(true)
     }
 
-    /// Restarts kcp: all connections end, then all ports are open again at the same addresses, with the same data.
+    /// Restarts kcp: ends all connections, then opens all ports again at the same addresses, with the same data.
     ///
     /// # Errors
     ///
-    /// When another process has taken a port meanwhile.
+    /// If another process has taken a port meanwhile.
     pub async fn restart(&self) -> Result<(), SimServerError> {
         self.ports.close(0);
         for shard in &self.kcp.inner.shards {

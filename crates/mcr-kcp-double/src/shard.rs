@@ -9,7 +9,7 @@ use mcr_testkit::sim::object::{self, Object, has_finalizers, metadata_mut, text}
 use mcr_testkit::sim::state::{CLUSTER_ANNOTATION, ClusterState, ServerState};
 use mcr_testkit::sim::write::{Verb, Write};
 
-/// A shard: one store, with one resource version, for all its logical clusters.
+/// A shard: one store, with one sequence of resource versions, for all its logical clusters.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) name: Arc<str>,
@@ -20,7 +20,7 @@ pub(super) struct Shard {
     down: AtomicBool,
 }
 
-/// The writes of the control plane: not authorised, validated or audited.
+/// Writes of the control plane. They are not authorised, validated or audited.
 impl Shard {
     pub(super) fn new(name: Arc<str>, number: usize, url: String, server: ServerState) -> Self {
         Self {
@@ -43,12 +43,12 @@ impl Shard {
         }
     }
 
-    /// One logical cluster as an API server.
+    /// A view of one logical cluster, as an API server.
     pub(super) fn view(&self, cluster: &str) -> Arc<ClusterState> {
         self.view_of(cluster, None)
     }
 
-    /// One logical cluster, or all for the empty string, with these kinds.
+    /// A view of one logical cluster with these kinds. The empty string stands for all logical clusters.
     pub(super) fn view_of(&self, cluster: &str, kinds: Option<Kinds>) -> Arc<ClusterState> {
         let server = self.server.clone();
         Arc::new(ClusterState::part_of(
@@ -59,14 +59,14 @@ impl Shard {
         ))
     }
 
-    /// All logical clusters, of whose objects lists and watches show those that are being deleted.
+    /// A view of all logical clusters whose lists and watches only show objects that are being deleted.
     pub(super) fn view_of_deleting(&self, kinds: Kinds) -> Arc<ClusterState> {
         let server = self.server.clone();
         let all = ClusterState::part_of(server, self.name.clone(), "".into(), Some(kinds));
         Arc::new(all.only_deleting())
     }
 
-    /// The objects that have been written since the last call, by table and key.
+    /// The objects that were written since the last call, by table and key.
     pub(super) fn take_written(&self) -> Vec<(Arc<str>, Box<str>)> {
         let mut store = self.server.store();
         store.written.as_mut().map(std::mem::take).unwrap_or_default()
@@ -88,7 +88,7 @@ impl Shard {
         all.map(|object| object.path().to_owned()).collect()
     }
 
-    /// The tables with objects of a logical cluster.
+    /// The tables in which a logical cluster has objects.
     pub(super) fn tables(&self, cluster: &str) -> Vec<Arc<str>> {
         let store = self.server.store();
         let prefix = object::prefix(cluster, "");
@@ -97,7 +97,7 @@ impl Shard {
         tables
     }
 
-    /// Adds an object unless it is there.
+    /// Adds an object, unless it exists already.
     pub(super) fn add(&self, cluster: &str, table: &str, mut object: Value) {
         let uid = self.server.uid();
         let metadata = metadata_mut(&mut object);
@@ -113,7 +113,7 @@ impl Shard {
         }
     }
 
-    /// Changes an object, and removes it if it is being deleted and has no finalizer left.
+    /// Changes an object. Removes it if it is being deleted and has no finalizers left.
     pub(super) fn edit(&self, cluster: &str, table: &str, path: &str, change: impl FnOnce(&mut Value)) {
         let mut store = self.server.store();
         let key = object::key(cluster, "", path);
@@ -135,20 +135,20 @@ impl Shard {
         store.put(&table.into(), Arc::new(object));
     }
 
-    /// Deletes an object as a user would: one with finalizers is only marked.
+    /// Deletes an object as a user would. An object with finalizers is only marked.
     pub(super) fn delete(&self, cluster: &str, kind: &Arc<Kind>, path: &str) {
         let (namespace, name) = path.split_once('/').unwrap_or(("", path));
-        // It may be gone already.
+        // The object may be gone already.
         let _ = Write::new(&self.view(cluster), kind, namespace, name, "kcp").run(Verb::Delete(json!({})));
     }
 
-    /// Removes an object, whatever finalizers it has.
+    /// Removes an object, even if it has finalizers.
     pub(super) fn remove(&self, cluster: &str, table: &str, path: &str) {
         let key = object::key(cluster, "", path);
         self.server.store().remove(&table.into(), &key);
     }
 
-    /// Puts an object of another shard into this one, under a version of this one.
+    /// Stores an object of another shard in this one, with a version of this one.
     pub(super) fn take_over(&self, cluster: &str, table: &str, object: Value) {
         let mut store = self.server.store();
         let object = Object::new(cluster, object, store.next_version());

@@ -13,12 +13,12 @@ impl KcpShard {
         &self.0.name
     }
 
-    /// `https://<address>`: endpoints of slices begin with it.
+    /// `https://<address>`, which is the beginning of the endpoints in slices.
     pub fn url(&self) -> &str {
         &self.0.url
     }
 
-    /// The version of the last write. It counts the writes of all logical clusters of the shard.
+    /// The version of the last write in any logical cluster of the shard.
     pub fn resource_version(&self) -> u64 {
         self.0.server.store().version
     }
@@ -28,7 +28,7 @@ impl KcpShard {
         self.0.server.store().compact(version);
     }
 
-    /// How many watches are open, of workspaces and virtual workspaces.
+    /// How many watches of workspaces and virtual workspaces are open.
     pub fn watches(&self) -> usize {
         self.0.server.open_watches()
     }

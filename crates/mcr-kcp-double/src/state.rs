@@ -10,7 +10,7 @@ use mcr_testkit::sim::kinds::{Kind, Kinds};
 /// A cluster-scoped object of kcp: the id of its logical cluster, and its name.
 pub(super) type Key = (Arc<str>, String);
 
-/// What the control plane knows besides the stored objects.
+/// The state of the control plane, beside the stored objects.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) exports: HashMap<Key, Export>,
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) timer_count: u64,
 }
 
-/// A step of a controller. It reads the newest state and may find nothing to do.
+/// A step of a controller. It reads the current state, and may have nothing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// Finds a shard for a Workspace.
@@ -39,7 +39,7 @@ pub(super) enum Step {
     Bind(Key),
     /// Applies the claims of a binding.
     Claims(Key),
-    /// Labels one object: its logical cluster, table and path.
+    /// Labels one object, given as logical cluster, table and path.
     Label(Arc<str>, Arc<str>, String),
     Unbind(Key),
     /// Deletes the content of a logical cluster.
@@ -48,19 +48,20 @@ pub(super) enum Step {
     Copy(Arc<str>),
 }
 
-/// A logical cluster whose bindings are on its new shard already.
+/// A logical cluster whose bindings are already on its new shard.
 #[derive(Debug)]
 pub(super) struct Moving {
     /// The number of the old shard.
     pub(super) from: usize,
     /// Each binding with its export, and whether it is bound.
     pub(super) bindings: Vec<(Key, Key, bool)>,
-    /// Table, path and object, the bindings first.
+    /// The table, path and content of each object. The bindings come first.
     pub(super) content: Vec<(Arc<str>, String, Value)>,
+    /// The position in `content` of the first object that is not a binding.
     pub(super) first_other: usize,
 }
 
-/// An APIExport, also one that a binding names before it exists.
+/// An APIExport. It may not exist yet, if a binding already refers to it.
 #[derive(Debug)]
 pub(super) struct Export {
     pub(super) exists: bool,
@@ -68,10 +69,10 @@ pub(super) struct Export {
     pub(super) hash: String,
     pub(super) resources: Vec<Exported>,
     pub(super) claims: Vec<Claim>,
-    /// By the number of the shard.
+    /// The bindings on each shard, by the number of the shard.
     pub(super) on: Vec<OnShard>,
     pub(super) slices: BTreeSet<Key>,
-    /// The kinds that its virtual workspace serves.
+    /// The kinds that the export's virtual workspace serves.
     pub(super) kinds: Kinds,
 }
 
@@ -100,7 +101,7 @@ pub(super) struct Claim {
 #[derive(Debug, Default)]
 pub(super) struct OnShard {
     pub(super) bindings: HashSet<Key>,
-    /// How many bindings each logical cluster has that are bound.
+    /// How many bound bindings each logical cluster has.
     pub(super) bound: HashMap<Arc<str>, usize>,
 }
 
@@ -108,13 +109,13 @@ pub(super) struct OnShard {
 pub(super) struct Binding {
     pub(super) export: Key,
     pub(super) bound: bool,
-    /// The claims that were last read.
+    /// The claims as they were last read.
     pub(super) claims: Value,
-    /// The name under which the kinds are in the logical cluster, and the tables of the objects.
+    /// The names of the kinds in the logical cluster, and the tables with their objects.
     pub(super) tables: Vec<(String, Arc<str>)>,
 }
 
-/// A claim that a binding accepts and that is applied.
+/// A claim that a binding has accepted and that is applied.
 #[derive(Clone, Debug)]
 pub(super) struct Applied {
     pub(super) binding: String,
@@ -160,12 +161,12 @@ impl Claim {
         }
     }
 
-    /// Whether both are about the same resource.
+    /// Whether both concern the same resource.
     pub(super) fn is_about(&self, other: &Self) -> bool {
         self.groups_and_resource() == other.groups_and_resource() && self.identity == other.identity
     }
 
-    /// Events of both groups are one claim.
+    /// The groups of a claim. A claim on events applies to both groups that serve them.
     fn groups_and_resource(&self) -> (Vec<&str>, &str) {
         (self.groups(), &self.resource)
     }
@@ -194,10 +195,10 @@ impl Claim {
     }
 }
 
-/// With the hash of the export behind it: the label of claimed objects.
+/// The prefix of the label key of claimed objects. The hash of the export follows.
 pub(super) const CLAIM_PREFIX: &str = "claimed.internal.apis.kcp.io/";
 
-/// Whether a list of verbs has one.
+/// Whether a list of verbs allows a verb.
 pub(super) fn allows(verbs: &[String], verb: &str) -> bool {
     verbs.iter().any(|own| own == "*" || own == verb)
 }

@@ -5,7 +5,7 @@ use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::SimRule;
 use mcr_testkit::sim::auth::{Attributes, SimUser};
 
-/// A user of the double of kcp, with rules per workspace.
+/// A user of the double, with rules for each workspace.
 ///
 /// ```
 /// use mcr_kcp_double::{Kcp, KcpUser};
@@ -50,8 +50,8 @@ impl KcpUser {
         self
     }
 
-    /// Adds the least rights that the provider of an export needs: to read endpoint slices, and all on the content of
-    /// the export. `workspace` is the id of the workspace that has both.
+    /// Adds the minimal rights of the provider of an export: to read endpoint slices, and all rights on the contents
+    /// of the export. `workspace` is the id of the workspace that contains the slices and the export.
     #[must_use]
     pub fn provider(self, workspace: &str, export: &str) -> Self {
         let reads = ["get", "list", "watch"];
@@ -64,7 +64,7 @@ impl KcpUser {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// The user as one logical cluster knows it.
+    /// The user within one logical cluster.
     pub(super) fn within(&self, cluster: &str) -> SimUser {
         let mut user = SimUser::new(self.name.clone());
         user.groups.clone_from(&self.groups);
@@ -75,7 +75,7 @@ impl KcpUser {
         user
     }
 
-    /// Fails with 403 where the user has no access to a workspace at all.
+    /// Fails with 403 if the user has no access to the workspace at all.
     pub(super) fn may_enter(&self, cluster: &str) -> Result<(), SimError> {
         if self.has_group(ADMINS) || self.rules.contains_key(cluster) {
             return Ok(());
@@ -87,7 +87,7 @@ impl KcpUser {
         Err(SimError::new(403, "Forbidden", message))
     }
 
-    /// Fails with 403 without the right to a verb on the content of an export.
+    /// Fails with 403 if the user lacks the right to this verb on the contents of the export.
     pub(super) fn may_use(&self, export_cluster: &str, export: &str, verb: &str) -> Result<(), SimError> {
         let wanted = Attributes {
             verb,
@@ -100,7 +100,7 @@ impl KcpUser {
         self.may_in(export_cluster, &wanted)
     }
 
-    /// Fails with 403 without a right in a logical cluster.
+    /// Fails with 403 if the user lacks a right in a logical cluster.
     pub(super) fn may_in(&self, cluster: &str, wanted: &Attributes<'_>) -> Result<(), SimError> {
         let user = self.within(cluster);
         if user.may(wanted) {

@@ -36,7 +36,8 @@ impl KcpWorkspace {
         Some(shard.name.to_string())
     }
 
-    /// Creates an object without a request: not authorised, not in the audit log. The control plane reacts to it.
+    /// Creates an object without a request: without authorisation, and without an entry in the audit log. The control
+    /// plane reacts to it.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl KcpWorkspace {
         self.change(|cluster| cluster.update(object))
     }
 
-    /// Applies an object by force: creates it, or changes what it names.
+    /// Applies an object by force. Creates the object, or changes the fields that are in `object`.
     ///
     /// # Errors
     ///
@@ -63,8 +64,8 @@ impl KcpWorkspace {
         self.change(|cluster| cluster.apply(object))
     }
 
-    /// Deletes an object by resource (`configmaps`, `widgets.example.com`) and key (`namespace/name` or `name`). One with
-    /// finalizers is only marked.
+    /// Deletes an object by resource (`configmaps`, `widgets.example.com`) and key (`namespace/name` or `name`). An
+    /// object with finalizers is only marked as deleted.
     ///
     /// # Errors
     ///
@@ -78,7 +79,7 @@ impl KcpWorkspace {
         self.cluster().ok()?.get(resource, key)
     }
 
-    /// All objects of a resource in a namespace, or in all for `""`.
+    /// All objects of a resource in a namespace, or in all namespaces for `""`.
     pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         self.cluster()
             .map(|cluster| cluster.list(resource, namespace))

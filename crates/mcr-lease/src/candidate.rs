@@ -20,8 +20,9 @@ pub struct InvalidCandidate {
 
 /// A candidate for a Lease.
 ///
-/// All candidates of a Lease should have equal durations. A candidate waits as long as the longest duration that it has seen
-/// there, of at most an hour, also after the Lease was deleted or somebody has written a shorter one. What it has not seen, it can't wait for.
+/// All candidates of a Lease should have equal durations. A candidate waits for the longest duration that it has read
+/// in the Lease, but not more than an hour. That holds even after the Lease was deleted, or somebody has written a
+/// shorter duration. A candidate can't wait for a duration that it has never read.
 ///
 /// ```no_run
 /// use mcr_lease::Candidate;
@@ -53,8 +54,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate for the Lease of this name, with the durations of client-go: the lease lasts 15 s, its holder stops after 10
-    /// s without a successful renewal, and it renews every 2 s.
+    /// A candidate for the Lease of this name, with the durations of client-go: the lease lasts 15 s, its holder stops
+    /// 10 s after its last successful renewal, and it renews every 2 s.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -68,14 +69,15 @@ impl Candidate {
         }
     }
 
-    /// Sets the namespace of the Lease. Default: the default namespace of the client, which is that of the Pod in a cluster.
+    /// Sets the namespace of the Lease. Default: the default namespace of the client. In a Pod, that is the namespace
+    /// of the Pod.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Sets the first part of the name under which this process holds the Lease. Default: the environment variable `POD_NAME`
-    /// or `HOSTNAME`, which is the name of the Pod.
+    /// Sets the first part of the name under which this process holds the Lease. Default: the environment variable
+    /// `POD_NAME` or `HOSTNAME`, which is the name of the Pod.
     ///
     /// A random part follows, so that two processes never have the same identity.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
@@ -83,17 +85,18 @@ impl Candidate {
         self
     }
 
-    /// Sets how long other candidates wait after a renewal before they take the Lease. Default 15 seconds. The Lease has whole
-    /// seconds, so a part of a second counts as one for others.
+    /// Sets how long other candidates wait after a renewal before they take the Lease. Default 15 seconds. The Lease
+    /// stores whole seconds, so others round the duration up.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.durations.lease = duration;
         self
     }
 
-    /// Sets how long this process leads after it sent its last successful renewal. Must be shorter than the lease duration.
-    /// Default 10 seconds.
+    /// Sets how long this process leads after it has sent its last successful renewal. Must be shorter than the lease
+    /// duration. Default 10 seconds.
     ///
-    /// The difference is the time in which running work must end. It also covers clocks that run at different rates.
+    /// Running work must end in the time between this deadline and the end of the lease duration. That time also
+    /// compensates for clocks that run at different rates.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.durations.renew_deadline = deadline;
         self
@@ -138,7 +141,7 @@ impl Candidate {
                 "is zero. Set it to 2 seconds, for example".to_owned(),
             );
         }
-        // A renewal that fails must leave time for another one.
+        // After a failed renewal there must be time for another one.
         if renew_deadline < retry_period * 2 {
             return invalid(
                 "renew_deadline",
@@ -199,9 +202,9 @@ fn host() -> String {
     name.map_or_else(|| "candidate".to_owned(), |name| name.trim().to_owned())
 }
 
-/// Adds a part that no other process has.
+/// Appends a random part that no other process has.
 fn unique(identity: &str) -> String {
-    // The keys of the hasher are random, and differ for each call.
+    // The keys of the hasher are random, and differ between calls.
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     hasher.write_u128(clock::now().as_nanos());

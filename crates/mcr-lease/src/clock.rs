@@ -1,4 +1,4 @@
-//! The clock of a candidate: monotonic, and it counts the time while the machine is suspended.
+//! The clock of a candidate. It is monotonic, and also counts the time during which the machine is suspended.
 
 use std::time::Duration;
 
@@ -12,17 +12,18 @@ pub(crate) fn now() -> Duration {
     )
 }
 
-/// The time since a fixed point in the past. Whether it counts suspend depends on `Instant` of this system.
+/// The time since a fixed point in the past. Whether it counts suspends depends on `Instant` on this system.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn now() -> Duration {
     use std::{sync::OnceLock, time::Instant};
 
     static START: OnceLock<Instant> = OnceLock::new();
-    // One second, so that the clock never shows zero: zero means that a deadline does not exist.
+    // The clock starts at one second, because zero means that there is no deadline.
     START.get_or_init(Instant::now).elapsed() + Duration::from_secs(1)
 }
 
-/// Sleeps until `until` on this clock. The timers of tokio do not count suspend, so the sleep may end late after one.
+/// Sleeps until `until` on this clock. The timers of tokio do not count suspends, so the sleep may end late after a
+/// suspend.
 pub(crate) async fn sleep_until(until: Duration) {
     while let Some(left) = until.checked_sub(now()).filter(|left| !left.is_zero()) {
         // Timers of tokio have a resolution of 1 ms and are never early.

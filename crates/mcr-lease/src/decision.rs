@@ -1,27 +1,29 @@
-//! The decisions of a candidate, without I/O and clock. Every method takes the time.
+//! The decisions of a candidate. They are without I/O and clock: each method gets the time from its caller.
 //!
-//! Why there are never two holders, by their own belief:
-//! - A holder believes until `renew_deadline` after it **sent** its last successful write. The API server applied that write
-//!   later than that, and a rival saw it still later.
-//! - A rival writes over a foreign record only after the record has not changed for its whole duration, by the rival's own
-//!   clock. The duration is longer than the `renew_deadline` of the holder. The write names the version that the rival saw.
-//!   Every wait is as long as the longest duration that the candidate has seen: a holder that wrote a longer one may believe
-//!   after its record is gone or was replaced by a shorter one.
-//! - A Lease that is missing, or that no candidate has written, shows nothing about the past: somebody may have deleted it under
-//!   its holder. A candidate that creates it *claims* it: it writes its name, and believes only after another write to
-//!   the same object, that long later. Until then any earlier holder has stopped.
-//! - Belief begins with a successful write that was sent after all of these waits, so the object was this candidate's through
-//!   all of the wait.
+//! A candidate *believes* while it considers itself the leader. Two candidates never believe at the same time:
+//!
+//! - A holder believes until `renew_deadline` after it **sent** its last successful write. The API server applied that
+//!   write later, and a rival read it still later.
+//! - A rival overwrites another candidate's record only after the record has not changed for its whole duration,
+//!   measured by the rival's clock. That duration is longer than the holder's `renew_deadline`. The write names the
+//!   version that the rival has read. The rival waits for the longest duration that it has ever read: a holder that
+//!   wrote a longer duration may believe after its record was deleted or replaced by one with a shorter duration.
+//! - A Lease that is missing, or that no candidate has written, proves nothing about the past, because somebody may
+//!   have deleted it while its holder believed. A candidate that creates such a Lease first *claims* it: it writes its
+//!   name, waits for the longest duration, and believes only after another write to the same object. Until then every
+//!   earlier holder has stopped.
+//! - A candidate begins to believe with a successful write that it sent after all of these waits. So the object was
+//!   this candidate's during the whole wait.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::record::Record;
 
-/// The longest duration in a Lease that its holder has released.
+/// If a Lease without a holder has at most this duration, its holder has released it.
 const RELEASED: Duration = Duration::from_secs(1);
 
-/// The longest duration of another record that a candidate remembers. Otherwise a mistyped one would keep it waiting after
-/// somebody has corrected the Lease.
+/// The longest duration in another candidate's record that a candidate remembers. Without this limit, a mistyped
+/// duration would keep the candidate waiting after the Lease was corrected.
 const LONGEST_REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// The durations of a candidate.
@@ -33,14 +35,14 @@ pub(crate) struct Durations {
 }
 
 impl Durations {
-    /// How long after a renewal the work of a lost term may end: half of the time between the loss and the first moment at
-    /// which another candidate can lead.
+    /// The time after a renewal at which the work of a lost term must have ended: halfway between the loss and the first
+    /// moment at which another candidate can lead.
     pub(crate) fn stop_after(&self) -> Duration {
         self.renew_deadline + (self.lease - self.renew_deadline) / 2
     }
 }
 
-/// The next thing to do.
+/// What the candidate does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Wait(Duration),
@@ -49,7 +51,7 @@ pub(crate) enum Step {
     Update,
 }
 
-/// A term of this candidate as leader. All times are on the clock of the caller.
+/// A term in which this candidate leads. All times are on the clock of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Term {
     /// Zero before the first term.
@@ -74,13 +76,13 @@ pub(crate) struct Decision {
     pub(crate) identity: Arc<str>,
     pub(crate) durations: Durations,
     seen: Seen,
-    /// Whether the server has another version than the one seen.
+    /// Whether the server has another version than `seen`.
     outdated: bool,
-    /// From this time on, no candidate believes because of a write before the seen one. `None`: the time is not known yet.
+    /// From this time on, no candidate believes because of a write before `seen`. `None`: the time is not known yet.
     clear_from: Option<Duration>,
-    /// The longest duration seen, at least that of this candidate.
+    /// The longest duration that was read, and at least the candidate's own.
     longest: Duration,
-    /// From this time on, no holder of an object that has vanished believes.
+    /// From this time on, no holder of a deleted object believes.
     vanished_until: Duration,
     next: Duration,
     rejections: u32,
@@ -111,7 +113,7 @@ impl Decision {
         now < self.term.held_until
     }
 
-    /// The holder in the seen record.
+    /// The holder in the record that was last read or written.
     pub(crate) fn holder(&self) -> Option<&str> {
         match &self.seen {
             Seen::Record(record) => record.holder.as_deref(),
@@ -119,13 +121,13 @@ impl Decision {
         }
     }
 
-    /// Whether the record is this candidate's to release. A mere claim is not: a released record shows others that nobody
-    /// believes, and an earlier holder still may.
+    /// Whether this candidate may release the record. It may not release a mere claim: a released record tells others
+    /// that nobody believes, but an earlier holder may still believe.
     pub(crate) fn may_release(&self, now: Duration) -> bool {
         self.is_mine() && self.clear_from.is_some_and(|clear| clear <= now)
     }
 
-    /// How long this candidate waits for others: the longest duration that it has seen in the Lease.
+    /// How long this candidate waits for others: the longest duration that it has read in the Lease.
     pub(crate) fn longest(&self) -> Duration {
         self.longest
     }
@@ -143,13 +145,13 @@ impl Decision {
             Seen::Never => Step::Read,
             Seen::Absent => Step::Create,
             Seen::Record(_) if self.is_mine() => Step::Update,
-            // A record without a time is one that no candidate has written: it can be claimed.
+            // Without `clear_from`, no candidate has written the record, so it can be claimed.
             Seen::Record(_) if self.clear_from.is_none_or(|clear| clear <= now) => Step::Update,
             Seen::Record(_) => Step::Read,
         }
     }
 
-    /// A read ended. `None`: there is no such Lease.
+    /// A read has ended. `None`: the Lease does not exist.
     pub(crate) fn read(&mut self, now: Duration, record: Option<Record>) {
         self.outdated = false;
         self.next = now;
@@ -161,7 +163,8 @@ impl Decision {
             self.vanished_until = now + self.longest;
         }
         let Some(record) = record else {
-            // A holder creates the Lease again while it believes. Anyone else gives it the time to do so, and then claims it.
+            // A holder creates the Lease again while it believes. Any other candidate first waits for that, and then
+            // claims the Lease.
             self.seen = Seen::Absent;
             if !held {
                 self.clear_from = None;
@@ -178,7 +181,7 @@ impl Decision {
         let duration = record.duration.unwrap_or(self.durations.lease);
         self.longest = self.longest.max(duration.min(LONGEST_REMEMBERED));
         if record.holder.as_deref() == Some(&self.identity) {
-            // A write of this candidate, whose response may have been lost.
+            // This candidate has written the record. The response may have been lost.
             if !held && (!same_object || self.clear_from.is_none()) {
                 self.clear_from = Some(now + self.longest);
             }
@@ -191,8 +194,8 @@ impl Decision {
             self.rejections = 0;
             self.clear_from = match &record.holder {
                 Some(_) => Some(now + duration.max(self.longest)),
-                // As client-go and this candidate release it. Somebody who only takes a holder out stops nobody: that one may
-                // still believe.
+                // A record that client-go or this crate has released. If somebody has merely removed the holder from
+                // the record, that holder may still believe.
                 None => {
                     let released =
                         record.written && record.duration.is_some_and(|duration| duration <= RELEASED);
@@ -204,12 +207,13 @@ impl Decision {
         if let Some(clear) = self.clear_from
             && clear > now
         {
-            // More often than the holder renews, so that another candidate leads within `lease` and `retry_period`.
+            // Reads more often than the holder renews, so that another candidate leads within `lease` plus
+            // `retry_period`.
             self.next = clear.min(now + self.durations.retry_period * 3 / 4);
         }
     }
 
-    /// A write succeeded. `sent` is the time before the request was sent.
+    /// A write has succeeded. `sent` is the time before the request was sent.
     pub(crate) fn written(&mut self, sent: Duration, now: Duration, record: Record) {
         let held = self.is_held(now);
         let same_object = matches!(&self.seen, Seen::Record(seen) if seen.uid == record.uid);
@@ -230,18 +234,18 @@ impl Decision {
         }
     }
 
-    /// The server refused a write: the Lease has another version, exists already, or does not exist any more.
+    /// The server has refused a write: the Lease has another version, exists already, or does not exist any more.
     pub(crate) fn rejected(&mut self, now: Duration) {
         self.outdated = true;
         self.rejections = self.rejections.saturating_add(1);
-        // A server that refuses everything is not asked without a pause.
+        // Pauses between requests even if the server refuses all of them.
         self.next = match self.rejections {
             1 => now,
             _ => now + self.durations.retry_period,
         };
     }
 
-    /// A request failed, and its effect is not known.
+    /// A request has failed. Whether it had an effect is not known.
     pub(crate) fn failed(&mut self, now: Duration) {
         self.continue_at(now + self.durations.retry_period);
     }
@@ -251,7 +255,7 @@ impl Decision {
         (self.term.held_until, self.term.stop_by) = (Duration::ZERO, Duration::ZERO);
     }
 
-    /// Continues at `at`, or earlier if a wait for others ends before.
+    /// Continues at `at`, or earlier if the wait for others ends earlier.
     fn continue_at(&mut self, at: Duration) {
         self.next = match self.clear_from {
             Some(clear) if clear > self.next && clear < at => clear,

@@ -1,4 +1,4 @@
-//! The task that takes part in the election: it carries out the decisions.
+//! The task that takes part in the election and carries out the decisions.
 
 use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
@@ -47,20 +47,21 @@ impl Election {
         }
     }
 
-    /// Whether this process leads, now and while the election runs.
+    /// A handle that reports whether this process leads, while the election runs.
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
 
-    /// Takes part in the election, with a client of the cluster that has the Lease, until `stop` is cancelled, and then
-    /// releases the Lease, so that another candidate leads at
-    /// once. Failures are logged and shown in [`LeaseStatus::error`](crate::LeaseStatus::error); the election goes on.
+    /// Takes part in the election until `stop` is cancelled, then releases the Lease, so that another candidate leads
+    /// at once. `client` is a client of the cluster that has the Lease. Failures are logged and shown in
+    /// [`LeaseStatus::error`](crate::LeaseStatus::error), and the election continues.
     ///
-    /// Cancel `stop` only after the work of the leader has ended. The release takes at most a third of the renew deadline.
+    /// Cancel `stop` only after the work of the leader has ended. The release takes at most a third of the renew
+    /// deadline.
     ///
     /// # Cancellation
-    /// Dropping the future ends the election without a release: others wait for the end of the lease duration. From the
-    /// renew deadline on, [`Leadership::is_held`] is `false`.
+    /// Dropping the future ends the election without a release: other candidates wait until the lease duration has
+    /// passed. After the renew deadline, [`Leadership::is_held`] returns `false`.
     pub async fn run(mut self, client: Client, stop: CancellationToken) {
         let namespace = self.namespace.as_deref().unwrap_or(client.default_namespace());
         self.leadership
@@ -69,43 +70,43 @@ impl Election {
             api: Api::namespaced(client.clone(), namespace),
             objects: Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Lease>(&())),
             params: PostParams::default(),
-            // A holder needs time for another attempt before its deadline.
+            // A third, so that the holder has time for another attempt before its deadline.
             limit: self.decision.durations.renew_deadline / 3,
         };
-        // The holder of the round before: the log names each new one.
-        let mut named = None;
+        // The holder in the previous round, because only a new holder is logged.
+        let mut logged_holder = None;
         while !stop.is_cancelled() {
             if let Step::Wait(until) = self.decision.step(clock::now()) {
-                self.during(&stop, clock::sleep_until(until)).await;
+                self.run_until_loss(&stop, clock::sleep_until(until)).await;
                 continue;
             }
             let (step, sent) = (self.decision.step(clock::now()), clock::now());
-            let (requests, name, hold) = (&requests, self.name.clone(), self.to_hold(step));
+            let (requests, name, lease) = (&requests, self.name.clone(), self.lease_to_write(step));
             let request = async move {
-                match (step, hold) {
+                match (step, lease) {
                     (Step::Create, Some(lease)) => requests.create(&lease).await,
                     (Step::Update, Some(lease)) => requests.update(lease).await,
                     _ => requests.read(&name).await,
                 }
             };
-            let Some(response) = self.during(&stop, request).await else {
+            let Some(response) = self.run_until_loss(&stop, request).await else {
                 break;
             };
-            self.take(sent, response);
+            self.handle_response(sent, response);
             self.publish();
             let holder = self.decision.holder().map(str::to_owned);
-            if named.as_ref() != Some(&holder) {
+            if logged_holder.as_ref() != Some(&holder) {
                 if !self.leadership.is_held() {
                     self.log_standby();
                 }
-                named = Some(holder);
+                logged_holder = Some(holder);
             }
         }
         self.release(&requests).await;
     }
 
-    /// The Lease for a write that makes this candidate its holder, or renews it.
-    fn to_hold(&self, step: Step) -> Option<Lease> {
+    /// The Lease to write, so that this candidate becomes its holder or renews it.
+    fn lease_to_write(&self, step: Step) -> Option<Lease> {
         let (identity, duration) = (&self.decision.identity, self.decision.durations.lease);
         match (step, &self.lease) {
             (Step::Create, _) => Some(record::created(&self.name, identity, duration)),
@@ -118,8 +119,12 @@ impl Election {
         }
     }
 
-    /// Waits for a future or for `stop`, and publishes the loss if the term lapses meanwhile.
-    async fn during<T>(&mut self, stop: &CancellationToken, future: impl Future<Output = T>) -> Option<T> {
+    /// Waits for a future or for `stop`. Publishes the loss if the term ends meanwhile.
+    async fn run_until_loss<T>(
+        &mut self,
+        stop: &CancellationToken,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut future = pin!(future);
         loop {
             let lapse = self.decision.term().held_until;
@@ -133,7 +138,7 @@ impl Election {
         }
     }
 
-    fn take(&mut self, sent: Duration, response: Response) {
+    fn handle_response(&mut self, sent: Duration, response: Response) {
         let now = clock::now();
         let mut failure = None;
         match response {
@@ -169,7 +174,8 @@ impl Election {
         match role {
             Role::Leader => tracing::info!(%lease, %identity, "leader election: this process leads"),
             Role::Standby => {
-                // The last record that this process has seen may still name it. The next one names the holder.
+                // The last record that this process has read may still name this process. The next record names the
+                // new holder.
                 let holder = status.holder.as_deref().filter(|holder| *holder != &**identity);
                 let why = match (holder, status.error.as_deref()) {
                     (Some(_), _) => "another process has taken it",
@@ -217,7 +223,7 @@ impl Election {
         }
     }
 
-    /// Writes that nobody holds the Lease. The last renewal may have had an effect that this process does not know: then
+    /// Writes that nobody holds the Lease. The last renewal may have succeeded although its response was lost. Then
     /// the server refuses the first attempt, and the Lease is read again.
     async fn write_release(&mut self, requests: &Requests) -> Result<(), String> {
         while let Some(mut lease) = self.lease.take() {

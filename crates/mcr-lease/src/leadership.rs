@@ -1,4 +1,4 @@
-//! Whether this process leads: a check that needs no task and no lock, and waits for a change.
+//! Whether this process leads: a check that needs no task and no lock, and methods that wait for a change.
 
 use std::{
     fmt,
@@ -20,15 +20,15 @@ use crate::{
 
 /// Reports whether this process leads. Cheap to clone; all clones report the same.
 ///
-/// [`is_held`](Self::is_held) compares the deadline of the last renewal with a clock that counts suspend. So it is right also
-/// in a process that was stopped or suspended, before any of its tasks has run again.
+/// [`is_held`](Self::is_held) compares the deadline of the last renewal with a clock that counts suspends. So the
+/// result is right even if the process was stopped or suspended and none of its tasks has run since.
 #[derive(Clone)]
 pub struct Leadership(Arc<Shared>);
 
 struct Shared {
-    /// The number of the current or last term. A deadline belongs to this term.
+    /// The number of the current or last term, to which the deadlines belong.
     term: AtomicU64,
-    /// In nanoseconds of the clock; zero: not held.
+    /// In nanoseconds on the clock of the candidate. Zero: not held.
     held_until: AtomicU64,
     stop_by: AtomicU64,
     held: watch::Sender<bool>,
@@ -40,8 +40,8 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Shared {
-    // A guard reads the deadline first and then the term, and `publish` stores the term before the deadlines of the term. So
-    // no guard takes the deadline of a later term for its own.
+    // A guard reads the deadline before the term, and `publish` stores the term before its deadlines. So a guard never
+    // uses the deadline of a later term.
     fn left(&self, deadline: &AtomicU64, term: Option<u64>) -> Option<Duration> {
         let until = deadline.load(Ordering::SeqCst);
         if term.is_some_and(|term| self.term.load(Ordering::SeqCst) != term) {
@@ -51,7 +51,7 @@ impl Shared {
         (left > 0).then(|| Duration::from_nanos(left))
     }
 
-    /// Waits until nothing is left of a deadline.
+    /// Waits until a deadline has passed.
     async fn passed(&self, deadline: &AtomicU64, term: Option<u64>) {
         let mut changed = self.held.subscribe();
         while let Some(left) = self.left(deadline, term) {
@@ -91,8 +91,8 @@ impl Leadership {
         self.0.left(&self.0.held_until, None).is_some()
     }
 
-    /// The state of the Lease as a value to watch. It can be late, for example after a suspend of the machine: work that only a
-    /// leader may do has to check [`is_held`](Self::is_held) or a [`LeaseGuard`].
+    /// The state of the Lease as a value to watch. It may be outdated, for example after a suspend of the machine.
+    /// Work that only a leader may do must check [`is_held`](Self::is_held) or a [`LeaseGuard`].
     pub fn held(&self) -> watch::Receiver<bool> {
         self.0.held.subscribe()
     }
@@ -122,7 +122,8 @@ impl Leadership {
 
     /// Waits until this process does not lead. Returns at once if it does not lead now.
     ///
-    /// Cancel safe. For work of one term, [`LeaseGuard::lost`] is the better choice: it also sees a loss that is over already.
+    /// Cancel safe. For the work of one term, use [`LeaseGuard::lost`]: it also reports a loss after which this
+    /// process leads again.
     pub async fn lost(&self) {
         self.0.passed(&self.0.held_until, None).await;
     }
@@ -169,7 +170,7 @@ impl Leadership {
             changed
         };
         if changed {
-            // Wakes all that wait, also if one term follows another.
+            // Wakes all waiting tasks, even if one term directly follows another.
             shared.held.send_replace(role == Role::Leader);
         }
         changed.then_some(role)
@@ -179,7 +180,7 @@ impl Leadership {
         self.0.status().lease = lease;
     }
 
-    /// Keeps the text of an error for the status. Returns whether it is new.
+    /// Stores the text of an error for the status. Returns whether it is new.
     pub(crate) fn set_error(&self, error: Option<&str>) -> bool {
         let mut status = self.0.status();
         let new = status.error.as_deref() != error;
@@ -196,7 +197,7 @@ impl fmt::Debug for Leadership {
     }
 }
 
-/// A guard for work of one term. It does not keep the Lease: it reports whether the work may begin and go on.
+/// A guard for the work of one term. It does not hold the Lease: it reports whether the work may begin and continue.
 ///
 /// A guard of an earlier term never becomes valid again, even if this process leads again.
 #[derive(Clone)]
@@ -206,19 +207,19 @@ pub struct LeaseGuard {
 }
 
 impl LeaseGuard {
-    /// Whether the process still leads in the term of this guard. Work that has not begun must not begin after it returned
-    /// `false`, and running work should end.
+    /// Whether the process still leads in the term of this guard. If this returns `false`, no work may begin, and
+    /// running work should end.
     pub fn is_held(&self) -> bool {
         self.shared
             .left(&self.shared.held_until, Some(self.term))
             .is_some()
     }
 
-    /// Whether running work may still end in an orderly way. Work must not continue after it returned `false`: another
+    /// Whether running work may still end in an orderly way. If this returns `false`, work must stop, because another
     /// process may lead.
     ///
-    /// If the renewals fail, this stays `true` for a while after the loss: until the middle between the renew deadline and the
-    /// end of the lease duration. If another process has taken the Lease, it is `false` at once.
+    /// If renewals fail, this stays `true` for a while after the loss: until halfway between the renew deadline and
+    /// the end of the lease duration. If another process has taken the Lease, it is `false` at once.
     pub fn may_finish(&self) -> bool {
         self.shared.left(&self.shared.stop_by, Some(self.term)).is_some()
     }

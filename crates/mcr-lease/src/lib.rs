@@ -12,7 +12,7 @@ mod request;
 mod decision;
 mod record;
 
-// The view of the holder: a clock that counts suspend, and the checks against it.
+// What a holder uses: a clock that counts suspends, and the checks against it.
 mod clock;
 mod leadership;
 mod status;

@@ -16,7 +16,7 @@ pub(crate) struct Record {
     pub(crate) version: String,
     /// `None`: nobody holds the Lease.
     pub(crate) holder: Option<String>,
-    /// For how long the holder has the Lease. `None`: the record does not have it.
+    /// How long the holder has the Lease after a renewal. `None`: the record does not contain it.
     pub(crate) duration: Option<Duration>,
     /// Whether a candidate has written the record. A person may create an empty Lease.
     pub(crate) written: bool,
@@ -38,11 +38,10 @@ impl Record {
     }
 }
 
-/// Reads a Lease object. The times of a Lease end with the year 9999, a day later than the last one that the types of
-/// Kubernetes read here.
+/// Reads a Lease object. Times after the year 9999 are limited to a day that the types of Kubernetes can hold.
 ///
 /// # Errors
-/// What is wrong with the object.
+/// The text names what is wrong with the object.
 pub(crate) fn read(mut object: DynamicObject) -> Result<Lease, String> {
     for field in ["acquireTime", "renewTime"] {
         if let Some(time) = object.data.pointer_mut(&format!("/spec/{field}"))
@@ -56,8 +55,8 @@ pub(crate) fn read(mut object: DynamicObject) -> Result<Lease, String> {
     object.try_parse().map_err(|error| error.to_string())
 }
 
-/// The seconds of the record. The API has whole seconds, so a part of a second counts as one: others may wait too long for
-/// the holder, but never too short.
+/// The duration in whole seconds, as the API requires. It is rounded up, so that others may wait too long for the
+/// holder, but never too short.
 fn seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)
@@ -76,7 +75,7 @@ pub(crate) fn created(name: &str, holder: &str, duration: Duration) -> Lease {
     lease
 }
 
-/// Makes `holder` the holder of the Lease, or renews it. Keeps the fields that belong to others.
+/// Makes `holder` the holder of the Lease, or renews it. Keeps fields that belong to others.
 pub(crate) fn hold(lease: &mut Lease, holder: &str, duration: Duration) {
     let now = MicroTime(Timestamp::now());
     let spec = lease.spec.get_or_insert_with(LeaseSpec::default);

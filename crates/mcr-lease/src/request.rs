@@ -24,7 +24,7 @@ pub(crate) enum Response {
 /// The Lease on the API server.
 pub(crate) struct Requests {
     pub(crate) api: Api<Lease>,
-    /// For reading them: their times may not fit into the type.
+    /// For reading Leases, because their times may not fit into the types of Kubernetes.
     pub(crate) objects: Api<DynamicObject>,
     pub(crate) params: PostParams,
     pub(crate) limit: Duration,
@@ -47,17 +47,17 @@ impl Requests {
         created.map_or_else(|response| response, |lease| Response::Written(Box::new(lease)))
     }
 
-    /// Replaces the version that `lease` has in its metadata.
+    /// Replaces the Lease, if it still has the version in the metadata of `lease`.
     pub(crate) async fn update(&self, mut lease: Lease) -> Response {
         let name = lease.metadata.name.clone().unwrap_or_default();
-        // Nothing needs them, and a server may refuse those of another version.
+        // No write needs `managedFields`, and a server may refuse entries of another API version.
         lease.metadata.managed_fields = None;
         let replace = self.api.replace(&name, &self.params, &lease);
         let replaced = self.limited("update", &[404, 409], replace).await;
         replaced.map_or_else(|response| response, |lease| Response::Written(Box::new(lease)))
     }
 
-    /// Waits for a request. `rejects` has the codes by which the server refuses a write of an outdated version.
+    /// Waits for a request. `rejects` are the codes with which the server refuses a write of an outdated version.
     async fn limited<T>(
         &self,
         verb: &str,
@@ -90,7 +90,7 @@ fn text(verb: &str, error: &Error) -> String {
         }
         Error::Api(status) => format!("{verb}: {} {}", status.code, status.message),
         error => {
-            // The first error of kube's client alone explains little.
+            // The outermost error of kube's client explains too little.
             let mut text = format!("{verb}: {error}");
             let mut source = std::error::Error::source(error);
             while let Some(cause) = source {

@@ -32,13 +32,13 @@ impl Role {
 pub struct LeaseStatus {
     /// Whether this process holds the Lease.
     pub role: Role,
-    /// The holder in the last record that was read or written. `None`: nobody holds the Lease, or it was never read.
+    /// The holder in the record that was last read or written. `None`: nobody holds the Lease, or it was never read.
     pub holder: Option<Arc<str>>,
     /// The identity of this candidate.
     pub identity: Arc<str>,
     /// The Lease, as `namespace/name`.
     pub lease: Arc<str>,
-    /// The time of the last change of the role, by the clock of this machine. It is for display only.
+    /// The time of the last change of the role, by the clock of this machine. For display only.
     #[serde(serialize_with = "rfc3339")]
     pub since: SystemTime,
     /// Why the last request to the API server failed. `None` after a success.

@@ -1,8 +1,8 @@
-//! Whether an announced cluster is reached as before.
+//! Whether the access of an announced cluster has changed.
 
 use mcr_core::Access;
 
-/// Whether both are the same access for sure. A ready client can't be compared, so it never is.
+/// Whether both are certainly the same access. For ready clients this is `false`, because they can't be compared.
 pub(crate) fn is_same(a: &Access, b: &Access) -> bool {
     match (a, b) {
         (Access::Kubeconfig(a), Access::Kubeconfig(b)) => {

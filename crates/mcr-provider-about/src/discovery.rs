@@ -1,5 +1,5 @@
-//! One discovery of the provider. It spawns no task: it polls the inner discovery and the probes itself, and drops them
-//! when it is dropped.
+//! One discovery of the provider. It spawns no task: it polls the inner discovery and the probes itself. When it is
+//! dropped, it drops them.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     statuses::Shared,
 };
 
-/// When the discovery probes clusters, and what their answers may change.
+/// When the discovery probes clusters, and which properties the clusters may set.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The time between two probes of a cluster.
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) timeout: Duration,
     /// How many probes run at the same time.
     pub(crate) at_once: usize,
-    /// The names of the properties that a cluster may set by itself.
+    /// The names of the properties that a cluster may set for itself.
     pub(crate) may_set: Arc<BTreeSet<String>>,
 }
 
@@ -95,8 +95,8 @@ impl Decisions {
         }
     }
 
-    /// The changes to announce after a change of the inner provider. An upsert gets the properties that the cluster has
-    /// reported. All other changes stay as they are.
+    /// The changes to announce after a change of the inner provider. An upsert gets the properties that the cluster
+    /// has reported. All other changes are passed on unchanged.
     fn announced(&mut self, change: Change, now: Instant) -> Vec<Change> {
         match change {
             Change::Upsert(spec) => {
@@ -112,8 +112,7 @@ impl Decisions {
             }
             Change::Synced => {
                 self.members.synced();
-                // An earlier discovery may have announced clusters that this one has not. They must not be shown any
-                // more.
+                // Clusters that only an earlier discovery has announced must not be shown any more.
                 self.shared.names().iter().for_each(|name| self.show(name));
             }
             _ => {}
@@ -121,7 +120,7 @@ impl Decisions {
         vec![change]
     }
 
-    /// Makes the status of a cluster visible to the handle of the provider.
+    /// Publishes the status of a cluster to the handle of the provider.
     fn show(&self, name: &ClusterName) {
         let mut statuses = self.shared.statuses.lock();
         match self.members.status(name) {
@@ -133,6 +132,6 @@ impl Decisions {
 
 impl Drop for Decisions {
     fn drop(&mut self) {
-        self.shared.leave_memory(self.members.take_memory());
+        self.shared.set_memory(self.members.take_memory());
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one cluster beside its spec: its ClusterProperties, and whether it is still the same cluster. No I/O.
+//! What is known of one cluster beside its spec: its ClusterProperties, and its identity. No I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,10 +21,10 @@ const MAX_PROPERTIES: usize = 64;
 
 pub(crate) type Properties = BTreeMap<String, String>;
 
-/// The usable ones of the ClusterProperties that a cluster has listed, by name.
+/// The usable ClusterProperties among those that a cluster has listed, by name.
 ///
-/// A cluster may be in the hands of somebody else, and may answer anything. So a name has to be one that Kubernetes accepts, and an
-/// id or ClusterSet has to be one that KEP-2149 allows.
+/// Somebody hostile may control the cluster, so it may answer anything. Names must be valid in Kubernetes, and an id
+/// or ClusterSet must be valid according to KEP-2149.
 pub(crate) fn usable(listed: impl IntoIterator<Item = (String, String)>) -> Properties {
     let mut usable = Properties::new();
     let mut others = Properties::new();
@@ -64,23 +64,23 @@ fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(label)
 }
 
-/// What is known of one cluster. It is kept over discoveries, as long as the cluster is the same.
+/// What is known of one cluster. Kept between discoveries, as long as it is the same cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     /// The identity that the inner provider declares.
     declared: Option<Arc<str>>,
-    /// The properties of the last answer. None before the first one.
+    /// The properties in the last answer. `None` before the first answer.
     pub(crate) found: Option<Properties>,
     /// The last cluster id.
     id: Option<String>,
-    /// The identity to announce. None until the cluster id has changed.
+    /// The identity to announce. `None` until the cluster id has changed.
     identity: Option<Arc<str>>,
     /// The identity that was announced last.
     announced: Option<Arc<str>>,
 }
 
 impl Known {
-    /// Returns true, and forgets everything, if the inner provider announces that this is another cluster.
+    /// If the inner provider announces that this is another cluster, forgets everything and returns true.
     pub(crate) fn follow(&mut self, spec: &ClusterSpec) -> bool {
         let other = matches!((&self.declared, &spec.identity), (Some(was), Some(is)) if was != is);
         if other {
@@ -90,9 +90,9 @@ impl Known {
         other
     }
 
-    /// What is known of the cluster: what the inner provider announces, and else what the cluster reports.
+    /// The properties that are known of the cluster: those of the inner provider, and those that the cluster reports.
     ///
-    /// The inner provider wins, because it speaks for those who run the fleet.
+    /// For the same name, the inner provider has priority, because it represents the operators of the fleet.
     pub(crate) fn properties(&self, spec: &ClusterSpec) -> Properties {
         let mut properties = spec.properties.clone();
         for (name, value) in self.found.iter().flatten() {
@@ -103,11 +103,11 @@ impl Known {
         properties
     }
 
-    /// What to announce of the cluster. The cluster itself sets only these properties: controllers select clusters by them, and
-    /// place Secrets in the clusters that they select.
+    /// What to announce about the cluster. From its ClusterProperties, only those in `may_set` are announced, because
+    /// controllers select clusters by properties and place Secrets in the selected clusters.
     ///
-    /// If the cluster id has changed, it is another cluster, and gets another identity. A fleet takes a cluster that had no
-    /// declared identity for the same one when it gets one, so that one is removed first.
+    /// If the cluster id has changed, it is another cluster and gets another identity. A fleet treats a cluster
+    /// without a declared identity as the same cluster when it gets one. So such a cluster is removed first.
     pub(crate) fn announce(&mut self, spec: &ClusterSpec, may_set: &BTreeSet<String>) -> Vec<Change> {
         let mut known = self.properties(spec);
         let mut spec = spec.clone();

@@ -7,7 +7,7 @@
 pub mod v1alpha1;
 pub mod v1beta1;
 
-// Decisions without I/O: whom to probe, and what to announce.
+// Decisions without I/O: which clusters to probe, and what to announce.
 mod access;
 mod known;
 mod members;

@@ -1,4 +1,4 @@
-//! The clusters of the inner provider, and what to announce of them. No I/O, no clock of its own.
+//! The clusters of the inner provider, and what to announce about them. No I/O: the caller passes the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +20,13 @@ use crate::{
     statuses::MemberStatus,
 };
 
-/// The pause after the first probe that fails. It doubles with each further one, up to the time of a refresh.
+/// The pause after the first failed probe. It doubles with each further failure, up to the refresh interval.
 const FIRST_RETRY: Duration = Duration::from_secs(15);
 
 pub(crate) struct Members {
     refresh: Duration,
     members: BTreeMap<ClusterName, Member>,
-    /// What earlier discoveries knew of clusters that this one has not announced yet.
+    /// What earlier discoveries have learned about clusters that this one has not announced yet.
     remembered: BTreeMap<ClusterName, Known>,
     synced: bool,
     probes: Requests<ClusterName>,
@@ -35,10 +35,10 @@ pub(crate) struct Members {
 }
 
 struct Member {
-    /// As the inner provider announced it last.
+    /// The last spec from the inner provider.
     spec: ClusterSpec,
     known: Known,
-    /// The inner provider has announced last that its description is unusable.
+    /// Whether the inner provider has since announced that the description is unusable.
     broken: bool,
     error: Option<Arc<str>>,
 }
@@ -46,9 +46,9 @@ struct Member {
 /// A probe to be run.
 pub(crate) struct Probe {
     pub(crate) ticket: Ticket,
-    /// The cluster, as the inner provider announced it.
+    /// The spec from the inner provider.
     pub(crate) spec: ClusterSpec,
-    /// Cancelled when nobody needs the answer any more.
+    /// Cancelled when the answer is no longer needed.
     pub(crate) stop: CancellationToken,
 }
 
@@ -68,7 +68,7 @@ impl Members {
         Self { may_set, ..self }
     }
 
-    /// The inner provider announces a cluster.
+    /// The inner provider has announced a cluster.
     pub(crate) fn upsert(&mut self, spec: ClusterSpec, now: Instant) -> Vec<Change> {
         let name = spec.name.clone();
         let mut probe = match self.members.get(&name) {
@@ -98,7 +98,8 @@ impl Members {
         member.known.announce(&member.spec, &self.may_set)
     }
 
-    /// The inner provider announces that the description of a cluster is unusable. It is not probed, as its access may be out of date.
+    /// The inner provider has announced that the description of a cluster is unusable. The cluster is not probed,
+    /// because its access may be outdated.
     pub(crate) fn broken(&mut self, name: &ClusterName) {
         self.probes.cancel(name);
         if let Some(member) = self.members.get_mut(name) {
@@ -106,14 +107,14 @@ impl Members {
         }
     }
 
-    /// The inner provider announces that a cluster is gone.
+    /// The inner provider has announced that a cluster is gone.
     pub(crate) fn remove(&mut self, name: &ClusterName) {
         self.probes.cancel(name);
         self.members.remove(name);
         self.remembered.remove(name);
     }
 
-    /// The inner provider has announced all clusters that there are.
+    /// The inner provider has announced all existing clusters.
     pub(crate) fn synced(&mut self) {
         self.synced = true;
     }
@@ -128,7 +129,7 @@ impl Members {
         })
     }
 
-    /// A probe has ended. `answer` is none if it was cancelled.
+    /// A probe has ended. `answer` is `None` if it was cancelled.
     pub(crate) fn probed(
         &mut self,
         name: &ClusterName,
@@ -136,7 +137,7 @@ impl Members {
         answer: Option<Result<Properties, Arc<str>>>,
         now: Instant,
     ) -> Vec<Change> {
-        // Otherwise the cluster has another access, or another cluster has its name.
+        // If not current, the cluster has another access by now, or another cluster has its name.
         let current = self.probes.ended(name, ticket);
         let (Some(member), Some(answer)) = (self.members.get_mut(name), answer.filter(|_| current)) else {
             return Vec::new();
@@ -168,7 +169,7 @@ impl Members {
         self.probes.next_due()
     }
 
-    /// What to show of a cluster. None if there is no such cluster.
+    /// The status of a cluster for users. `None` if there is no such cluster.
     pub(crate) fn status(&self, name: &ClusterName) -> Option<MemberStatus> {
         let member = self.members.get(name)?;
         let properties = member.known.properties(&member.spec);
@@ -182,7 +183,7 @@ impl Members {
         })
     }
 
-    /// Takes what the next discovery has to know. Nothing is left here.
+    /// Returns what the next discovery needs, and removes it here.
     pub(crate) fn take_memory(&mut self) -> BTreeMap<ClusterName, Known> {
         let mut memory = take(&mut self.remembered);
         if self.synced {

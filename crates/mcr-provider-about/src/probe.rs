@@ -1,4 +1,4 @@
-//! Asks one cluster for its ClusterProperties.
+//! Requests the ClusterProperties of one cluster.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,17 +12,17 @@ use crate::{
     v1alpha1, v1beta1,
 };
 
-/// How many ClusterProperties are read at most. The API server sends them in the order of their names.
+/// The most ClusterProperties that are read. The API server sends them sorted by name.
 const LIMIT: u32 = 500;
 
 /// The size limit of an answer, in bytes.
 pub(crate) const MAX_ANSWER: usize = 4 << 20;
 
-/// The usable ClusterProperties of a cluster. None of them if the cluster does not serve the About API, or if the credentials may not
-/// list them.
+/// The usable ClusterProperties of a cluster. Empty if the cluster does not serve the About API, or if the credentials
+/// may not list them.
 ///
 /// # Errors
-/// With the reason, if there is no answer within `limit`, or no usable one.
+/// With the reason, if there is no usable answer within `limit`.
 pub(crate) async fn probe(
     clients: &OneOffClients,
     spec: ClusterSpec,

@@ -13,7 +13,8 @@ use crate::{
     statuses::{MemberStatus, Shared},
 };
 
-/// A provider that adds ClusterProperties to the clusters of another; see the [documentation of the crate](crate).
+/// A provider that adds ClusterProperties to the clusters of another provider; see the [documentation of the
+/// crate](crate).
 ///
 /// It has the name of the inner provider. Clones share what is known of the clusters.
 ///
@@ -55,14 +56,14 @@ impl AboutApi {
         }
     }
 
-    /// Sets the time between two probes of a cluster, which varies by a tenth. Default 10 minutes. Less than a second counts as a
-    /// second.
+    /// Sets the time between two probes of a cluster, which varies by a tenth. Default 10 minutes. Less than a second
+    /// counts as one second.
     pub fn refresh_every(mut self, interval: Duration) -> Self {
         self.options.refresh = interval.max(Duration::from_secs(1));
         self
     }
 
-    /// Sets how long a probe may take, with the fetching of a credential. Default 10 seconds.
+    /// Sets how long a probe may take, including the request for a credential. Default 10 seconds.
     pub fn probe_timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
@@ -74,12 +75,14 @@ impl AboutApi {
         self
     }
 
-    /// Lets the clusters themselves set these properties, by their ClusterProperties. Default none; further calls add names.
+    /// Allows the clusters to set these properties with their ClusterProperties. Default: none. Further calls add
+    /// names.
     ///
-    /// Controllers select clusters by properties, and place what they copy in the clusters that they select, Secrets too. Whoever
-    /// may write ClusterProperties in a cluster can then set any value of these: with [`CLUSTER_SET`](crate::CLUSTER_SET), any
-    /// ClusterSet. So name only properties by which nothing is placed that a cluster must not have, or trust every cluster. What
-    /// the inner provider sets keeps its value.
+    /// Controllers select clusters by properties, and copy data into the selected clusters, including Secrets. Whoever
+    /// may write ClusterProperties in a cluster can then set these properties to any value. With
+    /// [`CLUSTER_SET`](crate::CLUSTER_SET), a cluster can join any ClusterSet. So allow only properties that no
+    /// placement of sensitive data depends on, or trust every cluster. A property that the inner provider sets keeps
+    /// its value.
     ///
     /// ```
     /// use mcr_core::Provider;
@@ -95,7 +98,7 @@ impl AboutApi {
         self
     }
 
-    /// The handle that shows what is known of the clusters. Take it before the fleet takes the provider.
+    /// The handle that shows the status of the clusters. Get it before you give the provider to the fleet.
     pub fn handle(&self) -> AboutHandle {
         AboutHandle(self.shared.clone())
     }
@@ -135,7 +138,7 @@ impl Provider for AboutApi {
     }
 }
 
-/// Shows what is known of the clusters of an [`AboutApi`].
+/// Shows the status of the clusters of an [`AboutApi`].
 ///
 /// Every method works before, during and after a discovery, and returns at once.
 ///
@@ -153,12 +156,13 @@ impl Provider for AboutApi {
 pub struct AboutHandle(Arc<Shared>);
 
 impl AboutHandle {
-    /// What is known of each cluster, in the order of their names.
+    /// The status of each cluster, sorted by name.
     pub fn statuses(&self) -> Vec<MemberStatus> {
         self.0.statuses.lock().values().cloned().collect()
     }
 
-    /// What is known of a cluster. `None` if the inner provider has announced no usable description of a cluster of that name.
+    /// The status of a cluster. `None` if the inner provider has announced no usable description of a cluster with
+    /// this name.
     pub fn status(&self, name: &str) -> Option<MemberStatus> {
         self.0.statuses.lock().get(name).cloned()
     }

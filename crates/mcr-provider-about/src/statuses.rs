@@ -1,4 +1,4 @@
-//! What is shown of all clusters. No I/O.
+//! The status of all clusters for users. No I/O.
 
 use std::{collections::BTreeMap, mem::take, sync::Arc};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::known::Known;
 
-/// What is known of one cluster. [`AboutHandle::statuses`](crate::AboutHandle::statuses) returns it.
+/// The status of one cluster. [`AboutHandle::statuses`](crate::AboutHandle::statuses) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberStatus {
@@ -17,14 +17,14 @@ pub struct MemberStatus {
     pub cluster_id: Option<Arc<str>>,
     /// The ClusterSet of the cluster: its property [`CLUSTER_SET`](crate::CLUSTER_SET).
     pub cluster_set: Option<Arc<str>>,
-    /// Whether the cluster has answered a probe. An answer that the cluster has no About API counts, and one that the rights are
-    /// missing.
+    /// Whether the cluster has answered a probe. An answer that the cluster does not serve the About API, or that the
+    /// rights are missing, counts too.
     pub answered: bool,
-    /// Why the last probe failed. `None` if it was answered, or if no probe has ended since the access changed.
+    /// Why the last probe failed. `None` if it succeeded, or if no probe has ended since the access changed.
     pub last_error: Option<Arc<str>>,
 }
 
-/// What one discovery leaves to the next, and what is shown of the clusters.
+/// What the provider keeps between discoveries: the statuses that users read, and what the last discovery knew.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) statuses: Mutex<BTreeMap<ClusterName, MemberStatus>>,
@@ -36,11 +36,11 @@ impl Shared {
         take(&mut self.memory.lock())
     }
 
-    pub(crate) fn leave_memory(&self, memory: BTreeMap<ClusterName, Known>) {
+    pub(crate) fn set_memory(&self, memory: BTreeMap<ClusterName, Known>) {
         *self.memory.lock() = memory;
     }
 
-    /// The names of all clusters that are shown.
+    /// The names of all clusters with a status.
     pub(crate) fn names(&self) -> Vec<ClusterName> {
         self.statuses.lock().keys().cloned().collect()
     }

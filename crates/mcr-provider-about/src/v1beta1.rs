@@ -1,6 +1,6 @@
 //! The kind `ClusterProperty` of `about.k8s.io/v1beta1`.
 //!
-//! Written by hand. Fields that a server may leave out are optional here.
+//! The type is handwritten. Fields that a server may leave out are optional.
 //!
 //! ```
 //! use mcr_provider_about::v1beta1::{ClusterProperty, ClusterPropertySpec};
@@ -12,7 +12,7 @@
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// The value of a ClusterProperty. Its name is the name of the object.
+/// The value of a ClusterProperty. The name of the property is that of the object.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "about.k8s.io",
@@ -33,7 +33,7 @@ pub struct ClusterPropertySpec {
 }
 
 impl ClusterPropertySpec {
-    /// A property of this value.
+    /// A property with this value.
     pub fn new(value: impl Into<String>) -> Self {
         Self { value: value.into() }
     }

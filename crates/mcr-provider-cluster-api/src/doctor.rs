@@ -17,7 +17,7 @@ const CLUSTERS: Kind = Kind {
     plural: "clusters",
     kind: "Cluster",
     api: "Cluster API",
-    keeps: " (ClusterApiProviderBuilder::keep_while keeps it longer)",
+    deletion_note: " (ClusterApiProviderBuilder::keep_while keeps it longer)",
 };
 
 const RIGHTS: &[Right<'static>] = &[
@@ -169,7 +169,7 @@ fn found(of: InHub<'_>, secret: Result<Option<Value>, String>) -> Option<Obstacl
         format!("{namespace}/{name}-kubeconfig"),
         format!("{namespace}/{name}"),
     );
-    let (level, cause, saw) = match (of.object, secret) {
+    let (level, cause, message) = match (of.object, secret) {
         (None, Ok(Some(_))) => (
             Level::Problem,
             "no Cluster",
@@ -215,7 +215,11 @@ fn found(of: InHub<'_>, secret: Result<Option<Value>, String>) -> Option<Obstacl
         ),
         (Some(_), Ok(Some(_))) => return None,
     };
-    Some(Obstacle { level, cause, saw })
+    Some(Obstacle {
+        level,
+        cause,
+        message,
+    })
 }
 
 fn is_paused(cluster: &Value) -> bool {

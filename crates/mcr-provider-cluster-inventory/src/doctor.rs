@@ -26,7 +26,7 @@ const PROFILES: Kind = Kind {
     plural: "clusterprofiles",
     kind: "ClusterProfile",
     api: "the Cluster Inventory API",
-    keeps: "",
+    deletion_note: "",
 };
 /// The version that a provider reads if the hub serves it. It does not show the deprecated fields.
 const NEWEST: [&str; 3] = [PROFILES.group, "v1alpha2", PROFILES.plural];
@@ -225,14 +225,14 @@ fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
         let entries = status[field].as_array().into_iter().flatten();
         entries.filter_map(|entry| entry["name"].as_str()).collect()
     };
-    let mut saw = reason.to_owned();
+    let mut message = reason.to_owned();
     if let Some(joined) = condition("Joined").filter(|joined| joined["status"] != "True") {
         let text = |field: &str| joined[field].as_str().filter(|text| !text.is_empty());
         let why = text("message")
             .or_else(|| text("reason"))
             .unwrap_or("it is not True");
         let why: String = why.chars().take(200).collect();
-        saw.push_str(&format!("; its condition Joined is not True: {why}"));
+        message.push_str(&format!("; its condition Joined is not True: {why}"));
     }
     let is_healthy = condition("ControlPlaneHealthy").is_some_and(|condition| condition["status"] == "True");
     let (offers, deprecated) = (names("accessProviders"), names("credentialProviders"));
@@ -243,7 +243,7 @@ fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
     } else if facts.by_secrets {
         (Level::Problem, "no Secret")
     } else if offers.is_empty() && !deprecated.is_empty() && facts.hides_deprecated {
-        saw.push_str(&format!(
+        message.push_str(&format!(
             "; it has only the deprecated credentialProviders {}, which v1alpha2 does not show",
             deprecated.join(", ")
         ));
@@ -255,7 +255,11 @@ fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
     } else {
         (Level::Problem, "no file")
     };
-    Obstacle { level, cause, saw }
+    Obstacle {
+        level,
+        cause,
+        message,
+    }
 }
 
 #[cfg(test)]
@@ -292,7 +296,7 @@ mod tests {
             json!([{"type": "Joined", "status": "False", "reason": "NoAgent", "message": ""}]);
         let unhealthy = found(&profile, "why", &facts);
         assert_eq!(
-            (unhealthy.cause, &*unhealthy.saw),
+            (unhealthy.cause, &*unhealthy.message),
             ("unhealthy", "why; its condition Joined is not True: NoAgent")
         );
         facts.is_older = true;

@@ -6,16 +6,16 @@ use crate::registry::Registry;
 
 /// Adds and removes the clusters of a [`ClustersProvider`](crate::ClustersProvider).
 ///
-/// Clones share their clusters. Every method works before, during and after a discovery, returns at once
-/// and needs no runtime, so it can be called from anywhere: from synchronous code, under a lock, in a `Drop`.
+/// Clones share their clusters. Every method can be called before, during and after a discovery, returns at once, and
+/// needs no runtime. So it can be called in synchronous code, under a lock, or in a `Drop`.
 #[derive(Clone)]
 pub struct ClustersHandle(pub(crate) Arc<Registry>);
 
 impl ClustersHandle {
     /// Adds a cluster, or updates the cluster of the same name.
     ///
-    /// Returns whether the name is new. If the fleet has not yet read an earlier change of the cluster, it sees
-    /// only this change.
+    /// Returns whether the name is new. If the fleet has not read an earlier change of the cluster yet, it only
+    /// receives this change.
     pub fn add(&self, spec: ClusterSpec) -> bool {
         self.0.add(spec)
     }
@@ -27,14 +27,14 @@ impl ClustersHandle {
 
     /// Marks a cluster as broken, because its description is unusable.
     ///
-    /// `object` names the description, as text for people, and `error` says what is wrong with it. The fleet shows
-    /// both, so they must not contain secrets. A cluster that was added before keeps its last usable spec. Add the
-    /// cluster again to repair it, or remove it.
+    /// `object` names the description, and `error` describes what is wrong with it, as text for people. The fleet
+    /// shows both, so they must not contain secrets. A cluster that was added before keeps its last usable spec. To
+    /// repair the cluster, add it again; otherwise remove it.
     pub fn broken(&self, name: ClusterName, object: impl Into<Arc<str>>, error: impl fmt::Display) {
         self.0.broken(BrokenCluster::new(name, object, error));
     }
 
-    /// The names of all clusters, broken ones too, sorted.
+    /// The names of all clusters, including broken ones, sorted.
     pub fn names(&self) -> Vec<ClusterName> {
         self.0.names()
     }

@@ -14,8 +14,8 @@ use crate::{
 /// Clones share their clusters.
 ///
 /// # Cancellation
-/// A discovery has no task of its own. Dropping it, or cancelling its token, ends it at once. The clusters
-/// remain for the next discovery.
+/// A discovery has no task of its own. Dropping it, or cancelling its token, ends it at once. The clusters are kept
+/// for the next discovery.
 #[derive(Clone)]
 pub struct ClustersProvider {
     pub(crate) name: Arc<str>,
@@ -23,7 +23,7 @@ pub struct ClustersProvider {
 }
 
 impl ClustersProvider {
-    /// The handle that adds and removes clusters. Take it before the fleet takes the provider.
+    /// The handle that adds and removes clusters. Get it before you give the provider to the fleet.
     pub fn handle(&self) -> ClustersHandle {
         ClustersHandle(self.registry.clone())
     }

@@ -1,8 +1,8 @@
-//! The clusters, and for each running discovery the names it has not yet spoken about.
+//! The clusters, and for each running discovery the names whose changes it has not announced yet.
 //!
-//! No channel: a channel is either bounded, and then `add` can block (in Go's provider for ever: it sends
-//! under the lock that its receiver needs), or it grows with every change. A set of names does neither. What
-//! is said about a name is read when it is said, so many changes of one cluster become one.
+//! There is no channel. A bounded channel could block `add`. (In Go's provider it can block for ever: it sends under a
+//! lock that its receiver needs.) An unbounded channel grows with every change. A set of names does neither: the
+//! change of a name is determined when it is announced, so many changes of one cluster become one announcement.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -21,20 +21,20 @@ pub(crate) struct Registry {
 
 #[derive(Default)]
 struct State {
-    /// In boxes: a tree has room for nearly twice as many as there are.
+    /// Boxed, because a BTreeMap allocates space for nearly twice as many values as it has.
     clusters: BTreeMap<ClusterName, Box<Entry>>,
     dirty: HashMap<u64, Dirty>,
     next_listener: u64,
 }
 
-/// At least one of the two is there.
+/// The descriptions of a cluster. At least one of them exists.
 struct Entry {
     good: Option<ClusterSpec>,
     broken: Option<BrokenCluster>,
 }
 
-/// Names in the order in which they first changed, each once: a cluster that changes all the time can't keep
-/// the others from being heard.
+/// Names in the order in which they first changed, each once. So a cluster that changes all the time does not delay
+/// the announcements of others.
 #[derive(Default)]
 struct Dirty {
     order: VecDeque<ClusterName>,
@@ -108,13 +108,13 @@ impl Registry {
     }
 }
 
-/// One running discovery. Dropping it forgets what it has not said.
+/// One running discovery. Dropping it discards the changes that it has not announced.
 pub(crate) struct Listener {
     registry: Arc<Registry>,
     id: u64,
-    /// What is to be said next; more than one only for a broken cluster with a good description.
+    /// The changes to announce next. More than one only for a broken cluster that also has a good description.
     ready: VecDeque<Change>,
-    /// How many of the names that were there in the beginning are still to be said, until all are.
+    /// How many of the initial names are not announced yet. `None` after all of them were announced.
     until_synced: Option<usize>,
 }
 
@@ -138,22 +138,22 @@ impl Listener {
         }
     }
 
-    /// The next change. Cancel safe: what was not returned is returned by the next call.
+    /// The next change. Cancel safe: a change that was not returned is returned by the next call.
     pub(crate) async fn next(&mut self) -> Change {
         loop {
             let registry = self.registry.clone();
             let changed = registry.changed.notified();
             tokio::pin!(changed);
-            // Listen first, look second: a change between the two must not be slept through.
+            // The notification is enabled before the check, so that no change in between is missed.
             changed.as_mut().enable();
-            if let Some(change) = self.take() {
+            if let Some(change) = self.take_change() {
                 return change;
             }
             changed.await;
         }
     }
 
-    fn take(&mut self) -> Option<Change> {
+    fn take_change(&mut self) -> Option<Change> {
         if let Some(change) = self.ready.pop_front() {
             return Some(change);
         }

@@ -24,15 +24,15 @@ const DEFAULT_GLOBS: [&str; 5] = [
 #[derive(Debug, Clone)]
 pub struct FileProviderBuilder {
     name: Arc<str>,
-    /// Empty: the default ones.
+    /// Empty: the default globs apply.
     globs: Vec<String>,
-    /// Without the globs.
+    /// The other options. Its globs are empty until `build`.
     config: Config,
 }
 
 impl FileProvider {
-    /// A builder. Without options it finds what kubectl finds: the files in `$KUBECONFIG`, or else
-    /// `~/.kube/config`, or else kubeconfigs in the working directory.
+    /// A builder. Without options, the provider finds the same kubeconfigs as kubectl: the files in `$KUBECONFIG`,
+    /// otherwise `~/.kube/config`, otherwise kubeconfigs in the working directory.
     pub fn builder() -> FileProviderBuilder {
         FileProviderBuilder {
             name: "file".into(),
@@ -62,7 +62,7 @@ impl FileProviderBuilder {
         self
     }
 
-    /// Adds a kubeconfig file. It need not exist yet. An empty path is ignored.
+    /// Adds a kubeconfig file. The file may not exist yet. An empty path is ignored.
     #[must_use]
     pub fn file(self, path: impl Into<PathBuf>) -> Self {
         self.files([path])
@@ -77,7 +77,7 @@ impl FileProviderBuilder {
     }
 
     /// Adds a folder. The files in it whose names match a [glob](Self::globs) are kubeconfigs. Folders inside it are
-    /// ignored. The folder need not exist yet. An empty path is ignored.
+    /// ignored. The folder may not exist yet. An empty path is ignored.
     #[must_use]
     pub fn dir(self, path: impl Into<PathBuf>) -> Self {
         self.dirs([path])
@@ -93,8 +93,8 @@ impl FileProviderBuilder {
     /// Sets the globs for the names of kubeconfig files in a folder. Default: `kubeconfig.yaml`, `kubeconfig.yml`,
     /// `*.kubeconfig`, `*.kubeconfig.yaml` and `*.kubeconfig.yml`.
     ///
-    /// Empty globs are ignored. Without any other glob the default stays. Only a literal dot matches a leading dot, so
-    /// hidden files of editors are ignored.
+    /// Empty globs are ignored. If no others are given, the default stays. A leading dot in a name is only matched by
+    /// a literal dot, so hidden files of editors are ignored.
     #[must_use]
     pub fn globs(mut self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.globs = globs
@@ -107,9 +107,9 @@ impl FileProviderBuilder {
 
     /// Names each cluster by file and context: `/etc/fleet/a.kubeconfig+dev`. Default: by context alone, `dev`.
     ///
-    /// For files that use the same names for different clusters, for example `default`. The files in `$KUBECONFIG` are
-    /// merged as by kubectl, so a context that an earlier file defines has no cluster of its own there: give such files
-    /// with [`file`](Self::file).
+    /// Use this for files that have the same context names for different clusters, for example `default`. It does not
+    /// help with the files in `$KUBECONFIG`: they are merged as by kubectl, so a context that an earlier file also
+    /// defines has no cluster of its own. Add such files with [`file`](Self::file) instead.
     ///
     /// ```
     /// use mcr_provider_file::FileProvider;
@@ -123,11 +123,11 @@ impl FileProviderBuilder {
         self
     }
 
-    /// Gives labels to clusters, so that controllers can select clusters by them.
+    /// Adds labels to clusters, so that controllers can select clusters by them.
     ///
-    /// The function gets a context of a file and returns its labels. They are added to those in the
-    /// [file](crate::LABELS_EXTENSION), and win over them. The provider calls the function whenever it reads the file, on
-    /// a thread that may block. If the function panics for a context, that context is broken.
+    /// The function gets a context of a file and returns its labels. They are added to the labels in the
+    /// [file](crate::LABELS_EXTENSION), and replace labels of the same name. The provider calls the function whenever
+    /// it reads the file, on a thread that may block. If the function panics for a context, that context is broken.
     ///
     /// ```
     /// use mcr_provider_file::FileProvider;
@@ -157,7 +157,7 @@ impl FileProviderBuilder {
     }
 
     /// Sets the trust in the files. Default: [`Trust::Trusted`], so they may name programs to execute and files to
-    /// read. Choose [`Trust::Untrusted`] if others can write the files.
+    /// read. Use [`Trust::Untrusted`] if others can write the files.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.config.trust = trust;
@@ -166,8 +166,9 @@ impl FileProviderBuilder {
 
     /// Sets how often the files are checked without a notification. Default: 10 s.
     ///
-    /// The provider also polls if the operating system sends notifications, because they can be lost, and network file
-    /// systems have none. A poll costs one `stat` per file. Only files whose metadata have changed are read.
+    /// The provider polls even if the operating system sends notifications, because notifications can be lost, and
+    /// network file systems send none. A poll costs one `stat` for each file. Only files whose metadata have changed
+    /// are read.
     #[must_use]
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.config.poll = interval;
@@ -175,7 +176,7 @@ impl FileProviderBuilder {
     }
 
     /// Sets how long files must be unchanged before they are read. Default: 100 ms. Files that change all the time are
-    /// read after ten times that.
+    /// read after ten times as long.
     #[must_use]
     pub fn debounce(mut self, quiet: Duration) -> Self {
         self.config.debounce = quiet;
@@ -190,8 +191,8 @@ impl FileProviderBuilder {
         self
     }
 
-    /// Sets where to search if neither files nor folders are given. Default: the environment of the process, read when
-    /// discovery starts.
+    /// Sets where to search if no files and no folders are given. Default: the environment of the process, which is
+    /// read when the discovery starts.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.config.environment = Some(environment);
@@ -201,8 +202,8 @@ impl FileProviderBuilder {
     /// Builds the provider. Reads no file yet.
     ///
     /// # Errors
-    /// [`FileError`] if a glob is no valid pattern for file names, the separator is empty or not printable, or the poll
-    /// interval is zero.
+    /// [`FileError`] if a glob is not a valid pattern for file names, the separator is empty or not printable, or the
+    /// poll interval is zero.
     pub fn build(self) -> Result<FileProvider, FileError> {
         let (globs, mut config) = (self.globs, self.config);
         config.globs = if globs.is_empty() {
@@ -211,7 +212,7 @@ impl FileProviderBuilder {
         } else {
             globs.into_iter().map(pattern).collect::<Result<_, _>>()?
         };
-        // Whatever can be a name can be in one.
+        // Any text that can be a name can also be a part of a name.
         if ClusterName::new(&config.separator).is_err() {
             return Err(FileError::Separator(config.separator));
         }
@@ -228,7 +229,7 @@ impl FileProviderBuilder {
 }
 
 fn non_empty(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> impl Iterator<Item = PathBuf> {
-    // An empty option such as `"".split(',')` yields one empty path, which would mean the working directory.
+    // An empty option, split by commas, yields one empty path, which would mean the working directory.
     paths
         .into_iter()
         .map(Into::into)

@@ -12,7 +12,7 @@ pub(crate) struct Config {
     pub(crate) dirs: Vec<PathBuf>,
     pub(crate) globs: Vec<Pattern>,
     pub(crate) separator: String,
-    /// Whether the names of clusters have the path of the file.
+    /// Whether the names of clusters contain the path of the file.
     pub(crate) qualified: bool,
     pub(crate) labels: Option<LabelFn>,
     pub(crate) trust: Trust,

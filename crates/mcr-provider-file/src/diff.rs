@@ -18,8 +18,7 @@ pub(crate) type Clusters = BTreeMap<ClusterName, Desired>;
 #[derive(Debug, Clone)]
 pub(crate) enum Desired {
     Good {
-        /// `None` once the cluster has been announced, because the text of thousands of kubeconfigs would take much
-        /// memory.
+        /// `None` after the cluster was announced: the texts of thousands of kubeconfigs would take much memory.
         access: Option<Box<EndpointAccess>>,
         /// The fingerprint of the access, for comparisons after the access was dropped.
         print: Fingerprint,
@@ -51,7 +50,7 @@ impl Desired {
         }
     }
 
-    /// Whether both are the same cluster with the same access and labels, whatever their files.
+    /// Whether both have the same access and labels, even if they are from different files.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -67,7 +66,7 @@ impl Desired {
     }
 
     /// Drops the access. The fingerprint stays, so that a change can be detected.
-    pub(crate) fn released(&mut self) {
+    pub(crate) fn drop_access(&mut self) {
         if let Self::Good { access, .. } = self {
             *access = None;
         }
@@ -82,7 +81,7 @@ impl Desired {
     }
 }
 
-// Compares fingerprints, because the access may have been dropped.
+// Compares fingerprints, because accesses may have been dropped.
 impl PartialEq for Desired {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
@@ -100,8 +99,8 @@ impl PartialEq for Desired {
     }
 }
 
-/// The changes from `before` to `now`. New and changed clusters come first. `None` if a cluster has to be announced
-/// whose access was dropped.
+/// The changes from `before` to `now`. New and changed clusters come first. `None` if the access of a cluster to
+/// announce was dropped.
 pub(crate) fn changes(before: &Clusters, now: &Clusters) -> Option<Vec<Change>> {
     let announced: Option<Vec<Change>> = now
         .iter()
@@ -173,7 +172,7 @@ mod tests {
     fn what_was_released_is_known_but_can_not_be_announced() {
         let before = clusters([("a", good("1"))]);
         let mut now = before.clone();
-        now.values_mut().for_each(Desired::released);
+        now.values_mut().for_each(Desired::drop_access);
         assert!(changes(&before, &now).is_some_and(|changes| changes.is_empty()));
         assert!(changes(&now, &before).is_some_and(|changes| changes.is_empty()));
         assert!(changes(&Clusters::new(), &now).is_none());

@@ -20,9 +20,9 @@ const ADVICE: &[Advice] = &[
         "renew the credentials in {file}, then try them",
         "kubectl --kubeconfig {file} --context {context} auth whoami",
     ),
-    // A token that is valid for hours only has some process that renews it.
+    // A token that is valid only for hours is normal: some process renews it.
     Advice::new(Fault::Expiring, "", "", ""),
-    // The kubeconfig has the certificate authority, which curl does not know.
+    // With kubectl, because the kubeconfig contains the certificate authority, and curl would not use that.
     Advice::new(
         Fault::Request,
         "",
@@ -42,7 +42,7 @@ impl Doctor for FileDoctor {
         };
         let properties = ["file", "context"].map(|key| Some((key, cluster.properties.get(key)?.clone())));
         let mut values: Values = properties.into_iter().flatten().collect();
-        // A cluster that was never usable has no properties, but its announcement names the file.
+        // A cluster that was never usable has no properties, but the announcement names the file.
         let file = values.entry("file").or_default();
         if file.is_empty() {
             *file = file_of(cluster.broken.unwrap_or(cluster.name)).to_owned();
@@ -50,7 +50,8 @@ impl Doctor for FileDoctor {
         values
     }
 
-    /// The files and folders of the options, or else those of `$KUBECONFIG`. As for kubectl, some of these may be missing.
+    /// The files and folders of the options, or otherwise those of `$KUBECONFIG`, some of which may be missing, as in
+    /// kubectl.
     fn files(&self) -> Vec<Finding> {
         let config = &self.0;
         let dirs = config.dirs.iter().map(|dir| (dir, std::fs::read_dir(dir).err()));
@@ -71,12 +72,12 @@ impl Doctor for FileDoctor {
         let errors = paths.iter().map(|path| std::fs::File::open(path).err());
         let errors: Vec<_> = paths.iter().zip(errors).collect();
         let is_missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
-        let some = errors
+        let any_exists = errors
             .iter()
             .any(|(_, error)| !error.as_ref().is_some_and(is_missing));
         let found = errors.into_iter().filter_map(|(path, error)| {
             let mut found = finding(path, error?, " ($KUBECONFIG names it)", "");
-            if some && found.saw.contains(" does not exist") {
+            if any_exists && found.message.contains(" does not exist") {
                 found.level = Level::Warning;
             }
             Some(found)
@@ -85,12 +86,12 @@ impl Doctor for FileDoctor {
     }
 }
 
-fn finding(path: &Path, error: std::io::Error, by: &str, list: &'static str) -> Finding {
+fn finding(path: &Path, error: std::io::Error, named_by: &str, list: &'static str) -> Finding {
     let file = path.display().to_string();
-    let (saw, action, command) = match error.kind() {
-        ErrorKind::NotFound if by.is_empty() => (format!("{file} does not exist"), "", list),
+    let (message, action, command) = match error.kind() {
+        ErrorKind::NotFound if named_by.is_empty() => (format!("{file} does not exist"), "", list),
         ErrorKind::NotFound => (
-            format!("{file} does not exist{by}"),
+            format!("{file} does not exist{named_by}"),
             "correct the variable KUBECONFIG, or choose files with --kubeconfigs",
             "",
         ),
@@ -99,7 +100,7 @@ fn finding(path: &Path, error: std::io::Error, by: &str, list: &'static str) -> 
     Finding {
         check: "files",
         level: Level::Problem,
-        saw,
+        message,
         fix: Some(Fix {
             action: action.into(),
             command: command.into(),
@@ -136,6 +137,6 @@ mod tests {
         assert_eq!(levels(&[nope, &there]), [Level::Warning]);
         let named = FileProvider::builder().files([nope, &there]).build().unwrap();
         let found = FileDoctor(named.config).files();
-        assert_eq!((found.len(), &*found[0].saw), (1, "/nope does not exist"));
+        assert_eq!((found.len(), &*found[0].message), (1, "/nope does not exist"));
     }
 }

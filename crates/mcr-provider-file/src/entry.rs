@@ -1,4 +1,4 @@
-//! One context of a file, before it has the name of a cluster.
+//! One context of a file, before its cluster has a name.
 
 use std::{
     fmt,
@@ -36,13 +36,13 @@ impl Entry {
         Self::new(file, context, Desired::broken(object, error))
     }
 
-    /// The same entry with an error.
+    /// The same entry as a broken one, with this error.
     pub(crate) fn broken(&self, error: &dyn fmt::Display) -> Self {
         Self::of_error(&self.file, self.context.clone(), error)
     }
 }
 
-/// A path as text. Characters that hide or turn text are escaped.
+/// A path as text. Invisible characters and those that change the direction of writing are escaped.
 pub(crate) fn shown(path: &Path) -> String {
     let text = path.display().to_string();
     match ClusterName::new(&text) {
@@ -51,7 +51,7 @@ pub(crate) fn shown(path: &Path) -> String {
     }
 }
 
-/// The name of a context, escaped and quoted. A long one is cut.
+/// The name of a context, escaped and in quotes. A long name is shortened.
 pub(crate) fn quoted(context: &str) -> String {
     const MAX_CHARS: usize = 80;
     match context.char_indices().nth(MAX_CHARS) {

@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// A glob is no valid pattern.
+    /// A glob is not a valid pattern.
     #[error("glob {glob:?} is not a valid pattern: {why}; see https://docs.rs/glob for the syntax")]
     Glob {
         /// The pattern.

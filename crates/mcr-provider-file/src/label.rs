@@ -1,4 +1,4 @@
-//! Labels by a function of the program.
+//! Labels from a function of the program.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,8 @@ pub(crate) type Labels = BTreeMap<String, String>;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct FileContext<'a> {
-    /// The path of the file, as it was given. For a file in a folder, the folder as given with the name of the file.
+    /// The path of the file as it was given. For a file in a folder: the given path of the folder, and the name of the
+    /// file.
     pub file: &'a Path,
     /// The name of the context.
     pub context: &'a str,

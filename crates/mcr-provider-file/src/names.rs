@@ -1,4 +1,4 @@
-//! Gives clusters their names.
+//! Assigns names to clusters.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use crate::{
     entry::{Entry, quoted, shown},
 };
 
-/// The names that contexts have so far. The first context that asks for a name keeps it.
+/// The names that are assigned so far. The first context that claims a name keeps it.
 pub(crate) struct Names<'a> {
     config: &'a Config,
     owners: HashMap<ClusterName, (PathBuf, Arc<str>)>,
@@ -22,11 +22,11 @@ pub(crate) struct Names<'a> {
 
 /// Why a cluster does not have the name of its context.
 enum Refusal {
-    /// There is no context: the entry is broken for another reason.
+    /// The entry has no context, because it is broken for another reason.
     NoContext,
     NotUtf8,
     Invalid(InvalidClusterName),
-    /// A context of this file has the name.
+    /// A context of this file has the name already.
     Taken(ClusterName, PathBuf),
 }
 
@@ -38,13 +38,13 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The name that a context wants, if it gets it. It gets it again when asked for twice.
+    /// The name of a context. `None` if it can't have it. A context that claims its name again gets it again.
     pub(crate) fn claim(&mut self, entry: &Entry) -> Option<ClusterName> {
         self.name(entry).ok()
     }
 
-    /// Gives every entry a name. Entries that can't have the name that they want are broken, under another name. An entry
-    /// that equals the owner of its name is left out, because it is the same cluster.
+    /// Assigns a name to every entry. An entry that can't have the name of its context becomes broken, under another
+    /// name. An entry that equals the owner of its name is left out, because it is the same cluster.
     pub(crate) fn assign(config: &'a Config, entries: Vec<Entry>) -> Clusters {
         let mut names = Self::new(config);
         let (mut clusters, mut refused) = (BTreeMap::new(), Vec::new());
@@ -109,7 +109,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The error of an entry that can't have its name. `None` if the entry is broken anyway.
+    /// The error of an entry that can't have its name. `None` if the entry is already broken.
     fn explain(&self, entry: &Entry, refusal: &Refusal) -> Option<String> {
         let rename = || rename(&entry.file, entry.context.as_deref().unwrap_or_default());
         Some(match refusal {

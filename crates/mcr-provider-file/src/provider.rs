@@ -32,7 +32,7 @@ pub struct FileProvider {
     pub(crate) name: Arc<str>,
     pub(crate) config: Arc<Config>,
     pub(crate) known: Arc<Mutex<LastGoodFiles>>,
-    /// Where the last discovery searches, in words. Empty before the first one has chosen.
+    /// Where the last discovery searches, as text for people. Empty until a discovery has started.
     pub(crate) searched: Arc<Mutex<String>>,
 }
 
@@ -75,7 +75,7 @@ impl Provider for FileProvider {
     }
 }
 
-/// A file that is written all the time is read after this many times the quiet time, counted from its first change.
+/// If a file changes all the time, it is read after this many times the debounce time, counted from its first change.
 const DEBOUNCE_AT_MOST: u32 = 10;
 
 struct Running {
@@ -86,15 +86,15 @@ struct Running {
     round: Option<Round>,
 }
 
-/// A scan of all files, on a thread that may block. It sends clusters as it finds them, so that the fleet connects
-/// before the scan ends.
+/// A scan of all files, on a thread that may block. It sends clusters as soon as it finds them, so that the fleet
+/// connects before the scan ends.
 struct Round {
     changes: UnboundedReceiver<Change>,
     work: JoinHandle<Work>,
     first: bool,
 }
 
-/// The state that a round moves to its thread and returns.
+/// The state that a round takes to its thread and then returns.
 struct Work {
     scanner: Scanner,
     watch: FolderWatch,
@@ -102,7 +102,7 @@ struct Work {
 }
 
 impl Running {
-    /// The next change. After an error there is no other one. Not cancel safe: dropping the future loses the discovery.
+    /// The next change. An error is the last item. Not cancel safe: dropping the future loses the discovery.
     async fn next(&mut self) -> Result<Change, BoxError> {
         loop {
             let change = match &mut self.round {
@@ -160,10 +160,10 @@ impl Running {
             .await?;
         }
         if outdated {
-            // Waits until the files are quiet, so that a file that is replaced by removing and writing it is not
-            // announced as removed.
+            // Waits until files stop changing, so that a file that is removed and then written again is not announced
+            // as removed.
             let at_most = config.debounce.saturating_mul(DEBOUNCE_AT_MOST);
-            self.signal.quiet(config.debounce, at_most).await;
+            self.signal.until_quiet(config.debounce, at_most).await;
             self.begin_round(false, move || work);
         } else {
             self.work = Some(work);
@@ -190,10 +190,10 @@ impl Work {
         }
     }
 
-    /// Watches first and reads second, so that a change during the read leads to another round.
+    /// Watches before it reads, so that a change during the read leads to another round.
     fn round(&mut self, report: &UnboundedSender<Change>) {
-        /// A folder on the way to a file can be created just before its parent is watched, so each pass may find
-        /// another folder to watch.
+        /// A folder on the path to a file may be created just before its parent is watched. So each pass may find one
+        /// more folder to watch.
         const MOST_DEPTH: usize = 64;
         for _ in 0..MOST_DEPTH {
             if !self.watch.follow(&self.scanner.watch_points()) {
@@ -203,7 +203,7 @@ impl Work {
         let mut count = 0;
         let mut report = |change| {
             count += 1;
-            // Fails only if the discovery has been dropped.
+            // Fails only if the discovery was dropped.
             let _ = report.send(change);
         };
         loop {
@@ -221,21 +221,21 @@ impl Work {
                         }
                     }
                 }
-                // Drops the access now, so that its memory is free for the next clusters.
-                desired.released();
+                // Drops the access now, so that its memory is free for further clusters.
+                desired.drop_access();
                 seen.insert(name.clone(), desired.clone());
             });
             self.announced.extend(seen);
             let Some(changes) = changes(&self.announced, &now) else {
-                // A cluster with the same name hid this one and is gone. The access of this one was dropped, so its
-                // unchanged file has to be read once more.
+                // Another cluster had the same name and hid this one until now. The access of this cluster was
+                // dropped, so its file must be read again although it has not changed.
                 self.scanner.forget();
                 continue;
             };
             changes.into_iter().for_each(&mut report);
             tracing::debug!(clusters = now.len(), changes = count, "kubeconfigs read");
-            now.values_mut().for_each(Desired::released);
-            self.scanner.released();
+            now.values_mut().for_each(Desired::drop_access);
+            self.scanner.drop_accesses();
             self.announced = now;
             return;
         }

@@ -11,11 +11,10 @@ use glob::Pattern;
 
 use crate::{error::Fault, search::is_wanted};
 
-/// The limit of mcr-core, which would refuse larger kubeconfigs.
+/// The limit of mcr-core, which refuses larger kubeconfigs.
 const MAX_LEN: u64 = 64 << 20;
 
-/// A second change within this time after the first may leave the time stamps of a file equal, because file
-/// systems round them, some to two seconds.
+/// File systems round time stamps, some to two seconds. So two changes within this time may have equal time stamps.
 const COARSEST_CLOCK: Duration = Duration::from_secs(2);
 
 /// The content of a file, or the reason why there is none.
@@ -40,7 +39,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     if metadata.is_dir() {
         return Err(Fault::IsFolder);
     }
-    // Opening a pipe would block until it has a writer.
+    // Opening a pipe would block until another process writes to it.
     if !metadata.is_file() {
         return Err(Fault::NotRegular);
     }
@@ -55,7 +54,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Fault> {
     Ok(bytes)
 }
 
-/// For a path without a file: the fault, if the path is a link to nothing.
+/// The fault of a path that has no file: whether it is a link to a missing file.
 fn dangling(path: &Path) -> Option<Fault> {
     let target = fs::read_link(path).ok()?;
     Some(Fault::Dangling { target })
@@ -86,7 +85,7 @@ fn entries(dir: &Path, globs: &[Pattern]) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let path = dir.join(entry.file_name());
-        // A folder whose name matches a glob is not a kubeconfig.
+        // A folder is not a kubeconfig, even if its name matches a glob.
         if is_wanted(&entry.file_name(), globs) && !path.is_dir() {
             files.push(path);
         }
@@ -99,7 +98,7 @@ fn entries(dir: &Path, globs: &[Pattern]) -> io::Result<Vec<PathBuf>> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
     seen: Seen,
-    /// The file changed so recently that another change may leave the metadata equal.
+    /// Whether the file has changed so recently that another change may leave the metadata equal.
     young: bool,
 }
 
@@ -157,7 +156,7 @@ fn is_young(changed: SystemTime) -> bool {
     changed.elapsed().map_or(true, |age| age < COARSEST_CLOCK)
 }
 
-/// Distinguishes a file from another file that has replaced it at the same path.
+/// Distinguishes a file from another file that replaces it at the same path.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileIdentity {
@@ -177,8 +176,8 @@ impl FileIdentity {
         }
     }
 
-    /// The time of the last change of the content or the metadata (ctime). Programs can't set it, unlike the time of
-    /// modification.
+    /// The time of the last change of the content or the metadata (ctime). Unlike the modification time, programs
+    /// can't set it.
     fn changed(&self) -> Option<SystemTime> {
         let (seconds, nanos) = self.changed;
         let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);

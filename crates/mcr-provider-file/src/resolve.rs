@@ -1,4 +1,4 @@
-//! Turns the contents of files into entries. No I/O except the log.
+//! Converts the contents of files into entries. No I/O except logging.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -18,17 +18,16 @@ use crate::{
     read::Content,
 };
 
-/// The last good content of each file, for the time in which the file can't be used. The map outlives a
-/// discovery: a discovery that starts while a file is half-written still announces the clusters of that
-/// file.
+/// The last good content of each file that can't be used now. The map outlives a discovery: if a discovery starts
+/// while a file is half-written, it still announces the clusters of that file.
 pub(crate) type LastGoodFiles = HashMap<PathBuf, LastGood>;
 
 #[derive(Default)]
 pub(crate) struct LastGood {
     contexts: BTreeSet<Arc<str>>,
-    /// For a file in a list (`KUBECONFIG=a:b`): its content, because contexts of the other files may refer
-    /// to its clusters and users. Without it such a context would use a later definition of the same name,
-    /// and connect to another cluster.
+    /// The content of a file in a list (`KUBECONFIG=a:b`), because contexts of other files may refer to its clusters
+    /// and users. Without it, such a context would use a later definition of the same name, and connect to another
+    /// cluster.
     file: Option<KubeconfigFile>,
 }
 
@@ -38,7 +37,7 @@ impl LastGood {
     }
 }
 
-/// Turns the contents of files into entries.
+/// Converts the contents of files into entries.
 pub(crate) struct Resolver {
     config: Arc<Config>,
 }
@@ -48,8 +47,8 @@ impl Resolver {
         Self { config }
     }
 
-    /// Turns the contents of a group of files into entries, in the order in which they claim names. Calls `announce` for each as soon as it is known, because
-    /// checking thousands of contexts takes a while.
+    /// Converts the contents of a group of files into entries. They are in the order in which they claim names. Calls
+    /// `announce` for each entry as soon as it is known, because checking thousands of contexts takes time.
     pub(crate) fn resolve(
         &self,
         read: Vec<(&PathBuf, Content)>,
@@ -93,8 +92,8 @@ impl Resolver {
             };
             faults.insert(file.to_owned(), error);
         }
-        let instead = with_last_good(&order, &files, &faults, known);
-        let parsed = match &instead {
+        let replaced = with_last_good(&order, &files, &faults, known);
+        let parsed = match &replaced {
             Some(files) => {
                 drop(parsed);
                 Kubeconfigs::parse(files)
@@ -103,8 +102,8 @@ impl Resolver {
         };
 
         let mut entries = Vec::new();
-        // The last good content of a faulty file is there for references from other files only. Its own contexts are
-        // announced as broken below.
+        // The last good content of a faulty file is used only for references from other files. The contexts of the
+        // file itself are announced as broken below.
         let found = parsed
             .contexts()
             .filter(|found| !faults.contains_key(&found.file));
@@ -127,8 +126,8 @@ impl Resolver {
         entries
     }
 
-    /// The contexts that an earlier file of the list hides. Each as its own file alone describes it, because in the list it
-    /// would get the clusters and users of the earlier file.
+    /// The contexts that a context of an earlier file hides. Each is read from its own file alone, because in the list
+    /// it would get the clusters and users of the earlier file.
     fn shadowed(&self, files: &[KubeconfigFile], entries: &[Entry]) -> Vec<Entry> {
         let shown: HashSet<_> = entries
             .iter()
@@ -148,12 +147,13 @@ impl Resolver {
 
     fn entry(&self, found: ContextAccess) -> Entry {
         let file = &found.file;
-        // The fleet judges it by its own policy, and notices when the files that it names come and go.
+        // The fleet applies its own policy to the access, and notices when the files that it names appear and
+        // disappear.
         let parsed = found.access.and_then(|access| access.parse());
         let (access, context) = match (parsed, found.context) {
             (Ok(access), Some(context)) => (access, context),
             (Err(error), context) => return Entry::of_error(file, context, &error),
-            // Can't happen: a usable context has a name.
+            // This can't happen, because a usable context has a name.
             (Ok(_), None) => return Entry::of_error(file, None, &"a context has no name; name it"),
         };
         let mut labels = found.labels;
@@ -176,7 +176,7 @@ impl Resolver {
     }
 }
 
-/// Announces as broken every context that the file had when it was last good. If there is none, announces the file itself.
+/// Announces every context that the file last had as broken. If there is none, announces the file itself.
 pub(crate) fn broken_file(file: &Path, known: &LastGoodFiles, error: &dyn fmt::Display) -> Vec<Entry> {
     match known.get(file).filter(|known| !known.contexts.is_empty()) {
         None => vec![Entry::of_error(file, None, error)],
@@ -187,8 +187,8 @@ pub(crate) fn broken_file(file: &Path, known: &LastGoodFiles, error: &dyn fmt::D
     }
 }
 
-/// The files in the order of the list. A file that can't be used now has its last good content. `None` if no faulty
-/// file has one.
+/// The files in the order of the list. A faulty file is replaced by its last good content. `None` if no faulty file
+/// has such content.
 fn with_last_good(
     order: &[PathBuf],
     files: &[KubeconfigFile],

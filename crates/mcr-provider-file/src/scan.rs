@@ -21,7 +21,7 @@ use crate::{
     watch::watch_points,
 };
 
-/// Files that are read together.
+/// A group of files that are read together.
 type Group = Vec<PathBuf>;
 
 /// Reads files, but only those that changed.
@@ -32,7 +32,7 @@ pub(crate) struct Scanner {
     known: Arc<Mutex<LastGoodFiles>>,
     stamps: BTreeMap<PathBuf, Stamp>,
     read: HashMap<Group, Found>,
-    /// The missing files that were logged, so that a scan does not log them again.
+    /// The missing files that were logged already.
     missing: BTreeSet<PathBuf>,
 }
 
@@ -42,9 +42,9 @@ struct Found {
     entries: Vec<Entry>,
 }
 
-/// The files to read, found without reading any.
+/// Which files to read. Determined without reading them.
 struct Layout {
-    /// In the order of the sources, because the first of two equal contexts gets the name.
+    /// In the order of the sources, because the first of several contexts with the same name keeps the name.
     parts: Vec<Part>,
     /// Folders that don't exist.
     missing: BTreeSet<PathBuf>,
@@ -86,7 +86,7 @@ impl Scanner {
             watch_points(source, &mut points);
         }
         for file in self.layout().files() {
-            // The folder itself is watched already. Only a link in it can lead to another folder.
+            // The folder itself is already watched. Only a link can lead to another folder.
             if file.is_symlink() {
                 watch_points(file, &mut points);
             }
@@ -94,7 +94,7 @@ impl Scanner {
         points
     }
 
-    /// Whether a scan could find a change. Reads metadata only.
+    /// Whether a scan could find a change. Reads only metadata.
     pub(crate) fn is_outdated(&self) -> bool {
         let now = stamps(&self.layout());
         now.len() != self.stamps.len()
@@ -106,10 +106,10 @@ impl Scanner {
             })
     }
 
-    /// Drops the accesses of all clusters, which have been announced.
-    pub(crate) fn released(&mut self) {
+    /// Drops the accesses of all clusters, because they were announced.
+    pub(crate) fn drop_accesses(&mut self) {
         let entries = self.read.values_mut().flat_map(|found| &mut found.entries);
-        entries.for_each(|entry| entry.desired.released());
+        entries.for_each(|entry| entry.desired.drop_access());
     }
 
     /// Forgets the contents, so that the next scan reads all files.
@@ -118,13 +118,13 @@ impl Scanner {
         self.read.clear();
     }
 
-    /// Reads changed files and returns all clusters. Calls `announce` for those that have the names of their contexts before the
-    /// scan ends.
+    /// Reads changed files and returns all clusters. During the scan, calls `announce` for each cluster that is
+    /// named after its context.
     pub(crate) fn scan(&mut self, announce: &mut dyn FnMut(&ClusterName, &mut Desired)) -> Clusters {
         let known = self.known.clone();
         let mut known = known.lock();
         let layout = self.layout();
-        // Takes the stamps before the read, so that the next scan notices a change during the read.
+        // The stamps are taken before the read, so that the next scan notices a change during the read.
         let stamps = stamps(&layout);
         let missing = layout
             .files()
@@ -232,7 +232,7 @@ impl Scanner {
     }
 }
 
-/// Announces as broken the known contexts of the files of a folder. If there is none, announces the folder itself.
+/// Announces the known contexts of all files in a folder as broken. If there are none, announces the folder itself.
 fn broken_folder(
     dir: &Path,
     fault: &Fault,
@@ -242,7 +242,7 @@ fn broken_folder(
     let of_dir = known
         .keys()
         .filter(|file| file.parent() == Some(dir) && !visited.contains(*file));
-    // Sorted as in a listing, so that the names stay with the contexts that have them.
+    // Sorted as in a listing, so that each context keeps its name.
     let of_dir: BTreeSet<PathBuf> = of_dir.cloned().collect();
     if of_dir.is_empty() {
         let desired = Desired::broken(format!("folder {}", shown(dir)), fault);

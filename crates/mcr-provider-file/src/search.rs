@@ -1,4 +1,4 @@
-//! Decides where to search kubeconfigs. Reads no file.
+//! Decides where to search for kubeconfigs. Reads no files.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,7 +7,7 @@ use std::{
 
 use glob::{MatchOptions, Pattern};
 
-/// The environment in which the provider searches kubeconfigs if neither files nor folders are given.
+/// The environment in which the provider searches for kubeconfigs if no files and no folders are given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {
@@ -20,7 +20,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// An environment without any value: the provider finds no clusters.
+    /// An environment without any values, in which the provider finds no clusters.
     pub fn empty() -> Self {
         Self::default()
     }
@@ -59,10 +59,10 @@ impl Environment {
 /// The files and folders to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sources {
-    /// Lists of files. The references in the files of a list are resolved over the whole list.
+    /// Lists of files. References in a file are resolved in all files of its list.
     pub(crate) lists: Vec<Vec<PathBuf>>,
     pub(crate) dirs: Vec<PathBuf>,
-    /// The option or variable that the sources come from, for the log.
+    /// The option or variable that the sources were taken from, for the log.
     pub(crate) origin: &'static str,
 }
 
@@ -93,7 +93,7 @@ impl Sources {
     }
 }
 
-/// Applies the search order. Calls `exists` for `~/.kube/config` only.
+/// Applies the search order. Calls `exists` only for `~/.kube/config`.
 pub(crate) fn sources(
     files: &[PathBuf],
     dirs: &[PathBuf],
@@ -141,7 +141,7 @@ pub(crate) fn split(list: &OsStr) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a file of a folder is a kubeconfig by its name.
+/// Whether a file in a folder is a kubeconfig, judged by its name.
 pub(crate) fn is_wanted(name: &OsStr, globs: &[Pattern]) -> bool {
     let options = MatchOptions {
         case_sensitive: true,

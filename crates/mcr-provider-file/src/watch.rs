@@ -1,5 +1,4 @@
-//! Watches folders by the notifications of the operating system, and merges the notifications until they stop for a
-//! while.
+//! Watches folders with the notifications of the operating system. Merges notifications until none come for a while.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,10 +20,11 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-/// The most links that are followed in a path. A path with more of them counts as a loop.
-const MOST_STEPS: usize = 256;
+/// The most components of a path that are followed, with the components of its links. A path with more components
+/// counts as a loop.
+const MAX_STEPS: usize = 256;
 
-/// Signals that some file changed. Many changes before the next wait count as one.
+/// Signals that some file has changed. All changes between two waits count as one.
 #[derive(Default)]
 pub(crate) struct Signal {
     changed: Notify,
@@ -33,13 +33,13 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Waits for a change, also one from before the call. Cancel safe.
+    /// Waits for a change. Returns at once if there was one since the last wait. Cancel safe.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Waits until nothing changed for a `quiet` time, or for `at_most`. Cancel safe.
-    pub(crate) async fn quiet(&self, quiet: Duration, at_most: Duration) {
+    /// Waits until nothing has changed for `quiet`, or for `at_most` in total. Cancel safe.
+    pub(crate) async fn until_quiet(&self, quiet: Duration, at_most: Duration) {
         let end = Instant::now() + at_most;
         loop {
             tokio::select! {
@@ -52,12 +52,12 @@ impl Signal {
 
     fn receive(&self, event: notify::Result<Event>) {
         let Ok(event) = event else {
-            // After any error a notification may be missing.
+            // After an error, notifications may be missing.
             self.moved.store(true, Ordering::Release);
             return self.changed.notify_one();
         };
         match event.kind {
-            // Ignores opens and reads: this provider opens and reads the files itself, and would trigger itself for
+            // Ignores opens and reads. This provider opens and reads the files itself, and would trigger itself for
             // ever.
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => {}
             EventKind::Access(_) => return,
@@ -101,14 +101,14 @@ impl FolderWatch {
         }
     }
 
-    /// Watches these folders and no others. Returns whether a folder was added: a change in it just before
-    /// may have been missed.
+    /// Watches only these folders. Returns whether a folder was added: a change in it just before may have been
+    /// missed.
     pub(crate) fn follow(&mut self, wanted: &BTreeSet<PathBuf>) -> bool {
         let Some(watcher) = &mut self.watcher else {
             return false;
         };
-        // A folder that was removed and created again looks like the old one, because inode numbers are reused. So all
-        // watches are renewed.
+        // A folder that was removed and created again may look like the old one, because inode numbers are reused. So
+        // all watches are renewed.
         let renew = self.signal.moved.swap(false, Ordering::AcqRel);
         let gone: Vec<PathBuf> = self
             .folders
@@ -118,7 +118,7 @@ impl FolderWatch {
             .collect();
         for dir in gone {
             self.folders.remove(&dir);
-            // Fails if the folder itself is gone. Its watch is then gone too.
+            // Fails if the folder is gone. Then its watch is gone too.
             let _ = watcher.unwatch(&dir);
         }
         let mut added = false;
@@ -166,11 +166,10 @@ fn inode(_: &Path) -> Option<Inode> {
     None
 }
 
-/// Adds the folders in which a change can change the content of `path`: its parent (or `path` itself, if it is
-/// a folder), the parent of every link on the way, and, if `path` does not exist, the nearest existing
-/// ancestor.
+/// Adds the folders in which a change can change the content of `path`: its parent, or `path` itself if it is a
+/// folder; the parent of every link in the path; and, if `path` does not exist, the nearest existing ancestor.
 ///
-/// A mounted Secret is a chain of links of which the middle one is swapped: `a.yaml` → `..data/a.yaml`,
+/// For example, a mounted Secret is a chain of links, and the middle link is replaced: `a.yaml` → `..data/a.yaml`,
 /// `..data` → `..2024_06_01`.
 pub(crate) fn watch_points(path: &Path, points: &mut BTreeSet<PathBuf>) {
     let mut steps = 0;
@@ -181,7 +180,7 @@ fn walk(path: &Path, points: &mut BTreeSet<PathBuf>, steps: &mut usize) {
     let mut prefix = PathBuf::new();
     for component in path.components() {
         *steps += 1;
-        if *steps > MOST_STEPS {
+        if *steps > MAX_STEPS {
             return;
         }
         prefix.push(component);
@@ -215,7 +214,8 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-// Adds the folder by its real path, so that after a swap of a link the new target counts as another folder.
+/// Adds the folder by its real path. After a link was replaced, the real path differs, so the new target is watched
+/// too.
 fn add(dir: &Path, points: &mut BTreeSet<PathBuf>) {
     if let Ok(real) = fs::canonicalize(dir) {
         points.insert(real);
@@ -263,7 +263,7 @@ mod tests {
         let signal = Arc::new(Signal::default());
         let (quiet, at_most) = (Duration::from_millis(100), Duration::from_secs(1));
         let start = Instant::now();
-        signal.quiet(quiet, at_most).await;
+        signal.until_quiet(quiet, at_most).await;
         assert_eq!(start.elapsed(), quiet);
 
         let noise = signal.clone();
@@ -274,7 +274,7 @@ mod tests {
             }
         });
         let start = Instant::now();
-        signal.quiet(quiet, at_most).await;
+        signal.until_quiet(quiet, at_most).await;
         assert_eq!(start.elapsed(), at_most);
         noise.abort();
     }

@@ -16,14 +16,14 @@ use crate::{
     v1beta1::Shoot,
 };
 
-/// Gardener issues no kubeconfig for less.
+/// Gardener issues no kubeconfig for a shorter time.
 const SHORTEST: Duration = Duration::from_secs(600);
 const VALID_FOR: Duration = Duration::from_secs(3600);
 
 /// Builds a [`GardenerProvider`]. [`GardenerProvider::builder`] creates it.
 ///
-/// The closures run in the task that watches the garden: they must be quick and must not block. If one panics, the panic is
-/// logged, and the cluster stays as it is until its Shoot changes.
+/// The closures run in the task that watches the garden, so they must be quick and must not block. If a closure
+/// panics, the panic is logged, and the cluster stays as it is until its Shoot changes.
 #[must_use]
 #[derive(Debug, Clone)]
 pub struct GardenerProviderBuilder {
@@ -33,7 +33,8 @@ pub struct GardenerProviderBuilder {
     rights: Rights,
     valid_for: Option<Duration>,
     at_once: usize,
-    /// How long a first request may take, which is short, so that a few requests that are never answered delay no others.
+    /// How long the first request for a Shoot may take. It is short, so that a few requests without an answer delay no
+    /// others.
     first_deadline: Duration,
 }
 
@@ -61,8 +62,8 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Sets the client of the garden's API server (the virtual garden), where the Shoots are; or with
-    /// [`topology`](Self::topology) that of a seed.
+    /// Sets the client of the garden's API server (the virtual garden), which has the Shoots. With
+    /// [`topology`](Self::topology) it may be the client of a seed.
     pub fn client(mut self, client: Client) -> Self {
         self.hub.client = Some(client);
         self
@@ -70,8 +71,8 @@ impl GardenerProviderBuilder {
 
     /// Sets where the Shoots are found: in a garden, or in a seed. Default: in a garden.
     ///
-    /// A seed has the Shoots whose control plane it runs, of all Projects. Names, properties and options are the same, but
-    /// [`viewer`](Self::viewer) and [`valid_for`](Self::valid_for), which a seed does not have.
+    /// A seed has the Shoots of all Projects whose control planes it runs. Names, properties and options are the same,
+    /// except for [`viewer`](Self::viewer) and [`valid_for`](Self::valid_for), which have no effect in a seed.
     ///
     /// ```no_run
     /// use mcr_provider_gardener::{GardenerProvider, Topology};
@@ -86,8 +87,8 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Sets the namespace of the Shoots, which is that of one Project. Default: the default namespace of the client;
-    /// in a seed all.
+    /// Sets the namespace of the Shoots, which belongs to one Project. Default: the default namespace of the client;
+    /// in a seed, all namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.hub.namespaces = Namespaces::One(namespace.into());
         self
@@ -99,8 +100,8 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Selects Shoots by their labels, such as `region=eu,tier!=test`. The garden applies the selector and sends no other Shoots. A
-    /// Shoot that does not match any more leaves the fleet.
+    /// Selects Shoots by their labels, such as `region=eu,tier!=test`. The garden applies the selector, and sends no
+    /// other Shoots. A Shoot that no longer matches leaves the fleet.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.hub.labels = Some(selector.into());
         self
@@ -112,14 +113,15 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Selects Shoots with one of these purposes, such as `production`. Default: all, also those without a purpose.
+    /// Selects Shoots with one of these purposes, such as `production`. Default: all, including those without a
+    /// purpose.
     pub fn purposes<P: Into<String>>(mut self, purposes: impl IntoIterator<Item = P>) -> Self {
         self.selection.purposes = purposes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects Shoots whose control plane runs on one of these seeds. Default: all. A Shoot that moves to another seed leaves the
-    /// fleet.
+    /// Selects Shoots whose control planes run on one of these seeds. Default: all. A Shoot that moves to another seed
+    /// leaves the fleet.
     pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
         self.selection.seeds = seeds.into_iter().map(Into::into).collect();
         self
@@ -131,23 +133,25 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Selects Shoots by a predicate. It is called at each change of a Shoot; one that it does not select any more leaves the fleet.
+    /// Selects Shoots by a predicate, which is called at each change of a Shoot. A Shoot that is no longer selected
+    /// leaves the fleet.
     pub fn select(mut self, select: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
         self.selection.select = Some(Closure::new(select));
         self
     }
 
-    /// Keeps a cluster whose Shoot is being deleted, while the predicate is true. Default: such a cluster leaves at once.
+    /// Keeps the cluster of a Shoot that is being deleted while the predicate is true. Default: such a cluster leaves
+    /// at once.
     ///
-    /// For controllers that release finalizers in the cluster before it goes. It is called at each change of a Shoot that has a
-    /// `deletionTimestamp`.
+    /// Use this if controllers must release finalizers in the cluster before it disappears. The predicate is called at
+    /// each change of a Shoot that has a `deletionTimestamp`.
     pub fn keep_while(mut self, keep: impl Fn(&Shoot) -> bool + Send + Sync + 'static) -> Self {
         self.selection.keep_while = Some(Closure::new(keep));
         self
     }
 
-    /// Asks for kubeconfigs that only read, from the subresource `viewerkubeconfig`. Default: kubeconfigs of a cluster-admin, from
-    /// `adminkubeconfig`.
+    /// Requests read-only kubeconfigs, from the subresource `viewerkubeconfig`. Default: kubeconfigs of a
+    /// cluster-admin, from `adminkubeconfig`.
     ///
     /// A viewer can't read Secrets.
     pub fn viewer(mut self) -> Self {
@@ -155,31 +159,33 @@ impl GardenerProviderBuilder {
         self
     }
 
-    /// Sets how long a kubeconfig shall be valid. Default: 1 hour. Gardener grants at least 10 minutes, and may grant less than asked.
+    /// Sets how long a kubeconfig shall be valid. Default: 1 hour. Gardener grants at least 10 minutes, and may grant
+    /// less than requested.
     pub fn valid_for(mut self, life: Duration) -> Self {
         self.valid_for = Some(life);
         self
     }
 
-    /// Sets how many kubeconfigs are asked for, or read in a seed, at once, and how many Projects are looked up at once. Default: 10.
-    /// 0 counts as 1.
+    /// Sets how many kubeconfigs are requested at once (in a seed: read), and how many Projects are looked up at once.
+    /// Default: 10. 0 counts as 1.
     pub fn requests_at_once(mut self, requests: usize) -> Self {
         self.at_once = requests;
         self
     }
 
-    /// Sets what the kubeconfigs of this provider may use. Default: the policy of the fleet, `FleetSettings::access_policy`.
+    /// Sets what the kubeconfigs of this provider may use. Default: the policy of the fleet,
+    /// `FleetSettings::access_policy`.
     ///
-    /// The provider announces a kubeconfig that the policy forbids as broken. The fleet always checks its own policy before it
-    /// connects, so this option can forbid more than the fleet does, but never allow more.
+    /// The provider announces a kubeconfig that the policy forbids as broken. The fleet checks its own policy in any
+    /// case before it connects. So this option can only forbid more than the fleet does.
     pub fn access_policy(mut self, policy: AccessPolicy) -> Self {
         self.hub.access_policy = Some(policy);
         self
     }
 
-    /// Times that tests shorten: those of the watch, how long the garden has to forbid it before this is logged as something
-    /// that will not end by itself, how long a first and another request may take, and the first pause after one that failed. Not part of the
-    /// API.
+    /// Times that tests shorten: those of the watch; how long the garden may forbid the watch before that is logged as
+    /// permanent; how long a first and a further request may take; and the first pause after a failed request. Not
+    /// part of the API.
     #[doc(hidden)]
     pub fn times(
         mut self,
@@ -201,8 +207,8 @@ impl GardenerProviderBuilder {
     /// Builds the provider. Opens no connection yet.
     ///
     /// # Errors
-    /// [`GardenerError`] if there is no client, if the namespace, the label selector or the life of the kubeconfigs is invalid, or
-    /// if a seed does not have an option.
+    /// [`GardenerError`] if there is no client, if the namespace, the label selector or the life of the kubeconfigs is
+    /// invalid, or if a seed does not have an option.
     pub fn build(self) -> Result<GardenerProvider, GardenerError> {
         let (mut options, mut selection) = (self.hub, self.selection);
         let in_seed = self.topology == Topology::Seed;
@@ -217,7 +223,7 @@ impl GardenerProviderBuilder {
             if self.valid_for.is_some() {
                 return Err(GardenerError::NotInSeed("valid_for"));
             }
-            // The API server checks a selector, but this process applies this one.
+            // In a garden, the API server checks the selector. In a seed, this process applies it.
             let parse = |labels: String| label_selector::parse(&labels).ok_or(OptionError::Labels(labels));
             selection.in_seed = InSeed {
                 namespace: hub.namespaces.pop(),
@@ -225,7 +231,7 @@ impl GardenerProviderBuilder {
             };
         }
         let valid_for = self.valid_for.unwrap_or(VALID_FOR);
-        // Gardener takes seconds in 32 bits.
+        // Gardener stores seconds in 32 bits.
         if valid_for < SHORTEST || valid_for.as_secs() > u64::from(u32::MAX) {
             return Err(GardenerError::ValidFor(valid_for));
         }

@@ -7,7 +7,9 @@ use mcr_core::{
 };
 use parking_lot::Mutex;
 
-use crate::{kubeconfig::Held, refusals::Refusals, selection::Selection, v1alpha1::Cluster, v1beta1::Shoot};
+use crate::{
+    kubeconfig::UsableKubeconfig, refusals::Refusals, selection::Selection, v1alpha1::Cluster, v1beta1::Shoot,
+};
 
 /// Where a provider finds Shoots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +25,7 @@ pub enum Topology {
 /// The options of a provider, checked.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// In a seed without namespaces and labels, which the selection has.
+    /// The options of the hub. In a seed, namespaces and labels are in `selection` instead.
     pub(crate) hub: Hub,
     pub(crate) topology: Topology,
     pub(crate) selection: Arc<Selection>,
@@ -31,8 +33,9 @@ pub(crate) struct Config {
     pub(crate) valid_for: Duration,
     pub(crate) at_once: usize,
     pub(crate) first_deadline: Duration,
-    /// With the kubeconfig in use. None once a suspension has ended its use.
-    pub(crate) memory: Arc<Memory<Option<Held>>>,
+    /// The provider's memory, with the kubeconfigs in use. `None` after a suspension has ended the use of a
+    /// kubeconfig.
+    pub(crate) memory: Arc<Memory<Option<UsableKubeconfig>>>,
     /// The project of each namespace.
     pub(crate) projects: Mutex<HashMap<Arc<str>, Arc<str>>>,
     pub(crate) refusals: Arc<Refusals>,
@@ -71,7 +74,7 @@ impl Config {
     }
 }
 
-/// The namespace of an object, which all of Gardener's have.
+/// The namespace of an object. All kinds of Gardener that are used here are namespaced.
 pub(crate) fn namespace(key: &ObjectKey) -> Arc<str> {
     key.namespace.clone().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The Shoots of a garden or a seed: which kubeconfig to ask for and what to announce. No I/O.
+//! Decides for the Shoots of a garden or a seed which kubeconfigs to request and what to announce. No I/O.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,27 +12,27 @@ use tokio::time::Instant;
 use crate::{
     config::{Config, Topology, namespace},
     facts::{Facts, Named, State},
-    issue::{Asked, Issuer},
-    kubeconfig::{Failure, Held},
-    project::{Found, Lookups},
+    issue::{Issuer, KubeconfigRequest},
+    kubeconfig::{Failure, UsableKubeconfig},
+    project::{FoundProject, Lookups},
     refusals::Refusal,
     seed::{Seed, SeedShoot},
 };
 
-/// An absent Secret is read again after so many of the longest pauses.
+/// A missing Secret is read again after this many times the longest pause.
 const ABSENT: u32 = 10;
 
 pub(crate) enum Event {
-    /// In a garden.
+    /// An event of the Shoot watch in a garden.
     Shoot(HubEvent<Decoded<Facts>>),
-    /// In a seed.
+    /// An event of the Cluster watch in a seed.
     Cluster(HubEvent<Arc<SeedShoot>>),
-    /// In a seed: the version of the Secret of a control plane.
+    /// An event of the Secret watch in a seed, with the version of a control plane's Secret.
     Secret(HubEvent<Fingerprint>),
-    /// The project of a namespace is known, or will not be known.
-    Project(Found),
-    /// A request for the kubeconfig of a Shoot has ended. None: it was cancelled.
-    Issued(ObjectKey, Ticket, Option<Result<Held, Failure>>),
+    /// The project of a namespace was found, or can't be read.
+    Project(FoundProject),
+    /// A request for the kubeconfig of a Shoot has ended. `None`: it was cancelled.
+    Issued(ObjectKey, Ticket, Option<Result<UsableKubeconfig, Failure>>),
     /// The API server of a Shoot has refused its kubeconfig.
     Refused(Refusal),
 }
@@ -41,20 +41,21 @@ pub(crate) struct Decisions {
     config: Arc<Config>,
     issuer: Arc<Issuer>,
     lookups: Arc<Lookups>,
-    inventory: Inventory<Named, Option<Held>>,
+    inventory: Inventory<Named, Option<UsableKubeconfig>>,
     kubeconfigs: HashMap<ObjectKey, Kubeconfig>,
     requests: Requests<ObjectKey>,
     seed: Seed,
     /// The Shoots whose project is being looked up, by namespace.
-    unnamed: HashMap<Arc<str>, HashMap<ObjectKey, Decoded<Facts>>>,
-    /// The names in place of projects that could not be read. They last as long as the discovery, so that no cluster is renamed.
-    stand_ins: HashMap<Arc<str>, Arc<str>>,
+    awaiting_project: HashMap<Arc<str>, HashMap<ObjectKey, Decoded<Facts>>>,
+    /// Names that replace projects which could not be read. They are kept until the discovery ends, so that no cluster
+    /// is renamed.
+    substitute_names: HashMap<Arc<str>, Arc<str>>,
 }
 
 /// The kubeconfig of a Shoot.
 #[derive(Default)]
 struct Kubeconfig {
-    held: Option<Held>,
+    held: Option<UsableKubeconfig>,
     /// Why the last request failed.
     failure: Option<Failure>,
 }
@@ -66,30 +67,32 @@ impl Decide for Decisions {
         let mut outcome = Outcome::default();
         for event in events {
             match event {
-                Event::Shoot(HubEvent::Applied(key, facts)) => self.in_garden(key, facts, now, &mut outcome),
-                Event::Shoot(HubEvent::Deleted(key)) => self.gone(&key),
+                Event::Shoot(HubEvent::Applied(key, facts)) => {
+                    self.garden_shoot_changed(key, facts, now, &mut outcome)
+                }
+                Event::Shoot(HubEvent::Deleted(key)) => self.remove_shoot(&key),
                 Event::Cluster(HubEvent::Applied(key, shoot)) => {
                     if let Some(moved) = self.seed.cluster(&key.name, shoot) {
-                        self.gone(&moved);
+                        self.remove_shoot(&moved);
                     }
-                    self.in_seed(&key.name, now);
+                    self.control_plane_changed(&key.name, now);
                 }
                 Event::Cluster(HubEvent::Deleted(key)) => {
                     if let Some(gone) = self.seed.cluster_gone(&key.name) {
-                        self.gone(&gone);
+                        self.remove_shoot(&gone);
                     }
                 }
                 Event::Secret(HubEvent::Applied(key, version)) => {
                     self.seed.secret(&namespace(&key), Some(version));
-                    self.in_seed(&namespace(&key), now);
+                    self.control_plane_changed(&namespace(&key), now);
                 }
                 Event::Secret(HubEvent::Deleted(key)) => {
                     self.seed.secret(&namespace(&key), None);
-                    self.in_seed(&namespace(&key), now);
+                    self.control_plane_changed(&namespace(&key), now);
                 }
                 Event::Secret(HubEvent::Synced) => {
                     for control_plane in self.seed.secrets_listed() {
-                        self.in_seed(&control_plane, now);
+                        self.control_plane_changed(&control_plane, now);
                     }
                     self.inventory.listed();
                 }
@@ -97,8 +100,8 @@ impl Decide for Decisions {
                 Event::Shoot(HubEvent::Recovered)
                 | Event::Cluster(HubEvent::Recovered)
                 | Event::Secret(HubEvent::Recovered) => self.requests.recovered(now),
-                Event::Project(Found { namespace, project }) => {
-                    // The next discovery may be allowed to read it.
+                Event::Project(FoundProject { namespace, project }) => {
+                    // Not stored in the config, because the next discovery may be allowed to read the project.
                     let known = project.clone().unwrap_or_else(|| namespace.clone());
                     if project.is_some() {
                         self.config
@@ -106,26 +109,26 @@ impl Decide for Decisions {
                             .lock()
                             .insert(namespace.clone(), known.clone());
                     } else {
-                        self.stand_ins.insert(namespace.clone(), known.clone());
+                        self.substitute_names.insert(namespace.clone(), known.clone());
                     }
-                    for (key, facts) in self.unnamed.remove(&namespace).unwrap_or_default() {
-                        self.named(&key, &known, facts, now);
+                    for (key, facts) in self.awaiting_project.remove(&namespace).unwrap_or_default() {
+                        self.project_known(&key, &known, facts, now);
                     }
                 }
                 Event::Issued(key, ticket, answer) => {
                     if self.requests.ended(&key, ticket)
                         && let Some(answer) = answer
                     {
-                        self.answered(&key, answer, now);
+                        self.handle_answer(&key, answer, now);
                     }
                 }
-                Event::Refused((key, content)) => self.refused(&key, content),
-                // An outage, which the watch logs.
+                Event::Refused((key, content)) => self.handle_refusal(&key, content),
+                // The watch fails, which it logs itself.
                 Event::Shoot(_) | Event::Cluster(_) | Event::Secret(_) => {}
             }
         }
         while let Some(request) = self.requests.start(now) {
-            let (key, ticket, stop) = (request.key, request.ticket, request.stop);
+            let (key, ticket, stop, again) = (request.key, request.ticket, request.stop, request.again);
             let name = self.inventory.get(&key).map(|entry| entry.name().clone());
             let shoot = self.inventory.get(&key).and_then(|entry| entry.facts().cloned());
             let held = self
@@ -138,15 +141,15 @@ impl Decide for Decisions {
                     let Some((name, shoot)) = name.zip(shoot) else {
                         return Event::Issued(key, ticket, None);
                     };
-                    let asked = Asked {
+                    let request = KubeconfigRequest {
                         key,
                         name,
                         shoot,
                         held,
-                        again: request.again,
+                        again,
                     };
-                    let answer = stop.run_until_cancelled(issuer.issue(&asked)).await;
-                    Event::Issued(asked.key, ticket, answer)
+                    let answer = stop.run_until_cancelled(issuer.issue(&request)).await;
+                    Event::Issued(request.key, ticket, answer)
                 }
                 .boxed(),
             );
@@ -173,14 +176,14 @@ impl Decisions {
             kubeconfigs: HashMap::new(),
             requests: Requests::new(config.at_once, config.hub.times.pauses).one_cause(),
             seed: Seed::default(),
-            unnamed: HashMap::new(),
-            stand_ins: HashMap::new(),
+            awaiting_project: HashMap::new(),
+            substitute_names: HashMap::new(),
             config,
         }
     }
 
-    /// A Shoot of a garden was created or changed. Its name needs the project of its namespace.
-    fn in_garden(
+    /// A Shoot of a garden was created or changed. The name of its cluster contains the project of its namespace.
+    fn garden_shoot_changed(
         &mut self,
         key: ObjectKey,
         facts: Decoded<Facts>,
@@ -188,20 +191,21 @@ impl Decisions {
         outcome: &mut Outcome<Event>,
     ) {
         let namespace = namespace(&key);
-        let project = self.projects_of(&namespace);
+        let project = self.project_of(&namespace);
         if let Some(project) = project {
-            return self.named(&key, &project, facts, now);
+            return self.project_known(&key, &project, facts, now);
         }
         self.inventory.hold(&key);
-        let unnamed = self.unnamed.entry(namespace.clone()).or_default();
-        if unnamed.is_empty() {
+        let awaiting_project = self.awaiting_project.entry(namespace.clone()).or_default();
+        if awaiting_project.is_empty() {
             let lookup = self.lookups.clone().project(namespace);
             outcome.tasks.push(lookup.map(Event::Project).boxed());
         }
-        unnamed.insert(key, facts);
+        awaiting_project.insert(key, facts);
     }
 
-    fn named(&mut self, key: &ObjectKey, project: &Arc<str>, facts: Decoded<Facts>, now: Instant) {
+    /// The project of a Shoot in a garden is known, so its cluster has a name.
+    fn project_known(&mut self, key: &ObjectKey, project: &Arc<str>, facts: Decoded<Facts>, now: Instant) {
         let named = facts.map(|facts| {
             Arc::new(Named {
                 place: facts.place,
@@ -210,15 +214,16 @@ impl Decisions {
                 control_plane: None,
             })
         });
-        self.shoot(key, project, named, now);
+        self.apply(key, project, named, now);
+        self.announce(key, now);
     }
 
-    /// A Cluster of a seed or its Secret was created or changed.
-    fn in_seed(&mut self, control_plane: &Arc<str>, now: Instant) {
+    /// A Cluster of a seed, or its Secret, was created or changed.
+    fn control_plane_changed(&mut self, control_plane: &Arc<str>, now: Instant) {
         let Some(joined) = self.seed.joined(control_plane) else {
             return;
         };
-        // The Secret may be a new one, although its Cluster can't be decoded.
+        // The Secret may be new even if the Cluster can't be decoded.
         if let Some(facts) = joined.facts {
             self.apply(&joined.key, &joined.project, Ok(facts), now);
         }
@@ -228,23 +233,20 @@ impl Decisions {
         self.announce(&joined.key, now);
     }
 
-    fn shoot(&mut self, key: &ObjectKey, project: &Arc<str>, facts: Decoded<Named>, now: Instant) {
-        self.apply(key, project, facts, now);
-        self.announce(key, now);
-    }
-
+    /// Stores the facts of a Shoot, without announcing them.
     fn apply(&mut self, key: &ObjectKey, project: &Arc<str>, facts: Decoded<Named>, now: Instant) {
         let name = ClusterName::new(format!("{project}/{}", key.name)).inspect_err(|error| {
-            // No garden has such Shoots.
+            // A garden allows no Shoots with such names.
             tracing::warn!(shoot = %key, %error, "left out: the name of the Shoot can't be that of a cluster");
         });
         let Some(name) = name
             .ok()
             .filter(|_| self.config.selection.selects_project(project))
         else {
-            return self.gone(key);
+            return self.remove_shoot(key);
         };
-        let place = |inventory: &Inventory<Named, Option<Held>>| Some(inventory.get(key)?.facts()?.place);
+        let place =
+            |inventory: &Inventory<Named, Option<UsableKubeconfig>>| Some(inventory.get(key)?.facts()?.place);
         let before = place(&self.inventory);
         if self.inventory.applied(key, name, facts) {
             self.requests.cancel(key);
@@ -259,16 +261,16 @@ impl Decisions {
         }
     }
 
-    fn gone(&mut self, key: &ObjectKey) {
-        if let Some(unnamed) = self.unnamed.get_mut(&namespace(key)) {
-            unnamed.remove(key);
+    fn remove_shoot(&mut self, key: &ObjectKey) {
+        if let Some(awaiting_project) = self.awaiting_project.get_mut(&namespace(key)) {
+            awaiting_project.remove(key);
         }
         self.requests.cancel(key);
         self.kubeconfigs.remove(key);
         self.inventory.deleted(key);
     }
 
-    /// Plans the next request, and announces what is new.
+    /// Plans the next request, and announces changes.
     fn announce(&mut self, key: &ObjectKey, now: Instant) {
         let verdict = self.verdict(key, now);
         let is_good = matches!(verdict, Some(Verdict::Good(_)));
@@ -282,7 +284,7 @@ impl Decisions {
             .keep(key, |kept| *kept = held.filter(|_| is_good).or(kept.take()));
     }
 
-    /// None if something is not known yet.
+    /// What to announce about a Shoot. `None` if something is still unknown.
     fn verdict(&mut self, key: &ObjectKey, now: Instant) -> Option<Verdict> {
         let entry = self.inventory.get(key)?;
         let shoot = entry.facts()?;
@@ -290,7 +292,8 @@ impl Decisions {
         let waits = match &shoot.facts.state {
             _ if !entry.is_readable() => None,
             State::Waiting(why) => Some(why),
-            // A cluster that is engaged stays so while its control plane moves: the fleet finds out by itself whether it answers.
+            // While the control plane moves, an engaged cluster stays engaged: the fleet notices itself whether the
+            // cluster answers.
             State::Moving(why) if !self.inventory.memory().is_engaged(key) => Some(why),
             _ => None,
         };
@@ -300,13 +303,14 @@ impl Decisions {
             self.inventory.memory().keep(key, |kept| *kept = None);
             return Some(Verdict::Waiting(why.clone()));
         }
-        // One that can't be decoded keeps what it has: the kubeconfig in use is renewed, and no other one is asked for.
+        // If the Shoot can't be decoded, its cluster keeps the kubeconfig in use, which is renewed. No new one is
+        // requested.
         if self.requests.is_idle(key) && (entry.is_readable() || entry.is_in_use()) {
             let held = kubeconfig.held.as_ref().filter(|_| kubeconfig.failure.is_none());
             let held = held.filter(|held| held.place == shoot.place);
             self.requests.plan(key, held.map_or(now, |held| held.renew_at));
         }
-        let good = |held: &Held| Some(Verdict::Good(held.access.clone()));
+        let good = |held: &UsableKubeconfig| Some(Verdict::Good(held.access.clone()));
         match (&kubeconfig.held, &kubeconfig.failure) {
             (Some(held), None) => good(held),
             (Some(held), Some(failure)) if !failure.unusable && held.ends > now => good(held),
@@ -321,7 +325,7 @@ impl Decisions {
                     .into(),
                     None => failure.why.clone(),
                 };
-                // As broken, a suspended cluster would still be shown with the reason of its suspension.
+                // If it was announced as broken, a suspended cluster would still show the reason of its suspension.
                 if entry.is_waiting() {
                     let why = format!("it is ready, but there is no kubeconfig: {why}");
                     return Some(Verdict::Waiting(why.into()));
@@ -332,7 +336,7 @@ impl Decisions {
         }
     }
 
-    fn answered(&mut self, key: &ObjectKey, answer: Result<Held, Failure>, now: Instant) {
+    fn handle_answer(&mut self, key: &ObjectKey, answer: Result<UsableKubeconfig, Failure>, now: Instant) {
         let Some(kubeconfig) = self.kubeconfigs.get_mut(key) else {
             return;
         };
@@ -344,7 +348,8 @@ impl Decisions {
                     failure: None,
                 };
             }
-            // The seed has answered, so nothing is wrong with it. Its watch will report the Secret.
+            // The seed has answered, so the request counts as successful. The watch will report the Secret when it
+            // exists.
             Err(failure) if failure.absent => {
                 self.requests.succeeded(key, now);
                 self.requests
@@ -367,10 +372,11 @@ impl Decisions {
         self.announce(key, now);
     }
 
-    /// The API server of a Shoot has refused the kubeconfig with this content. Another one is asked for.
+    /// The API server of a Shoot has refused the kubeconfig with this fingerprint, so a new one is requested.
     ///
-    /// A kubeconfig is used for the longest pause before, so that one that is always refused does not keep the garden busy.
-    fn refused(&mut self, key: &ObjectKey, content: Fingerprint) {
+    /// The request waits until the kubeconfig is as old as the longest pause. So a kubeconfig that is always refused
+    /// does not overload the garden.
+    fn handle_refusal(&mut self, key: &ObjectKey, content: Fingerprint) {
         let Some(Kubeconfig {
             held: Some(held),
             failure: None,
@@ -384,8 +390,8 @@ impl Decisions {
         }
     }
 
-    fn projects_of(&self, namespace: &str) -> Option<Arc<str>> {
+    fn project_of(&self, namespace: &str) -> Option<Arc<str>> {
         let known = self.config.projects.lock().get(namespace).cloned();
-        known.or_else(|| self.stand_ins.get(namespace).cloned())
+        known.or_else(|| self.substitute_names.get(namespace).cloned())
     }
 }

@@ -11,7 +11,7 @@ const SHOOTS: Kind = Kind {
     plural: "shoots",
     kind: "Shoot",
     api: "the API of Gardener",
-    keeps: " (GardenerProviderBuilder::keep_while keeps it longer)",
+    deletion_note: " (GardenerProviderBuilder::keep_while keeps it longer)",
 };
 const SEED: Kind = Kind {
     group: "extensions.gardener.cloud",
@@ -19,7 +19,7 @@ const SEED: Kind = Kind {
     plural: "clusters",
     kind: "Cluster",
     api: "the API of Gardener's extensions",
-    keeps: "",
+    deletion_note: "",
 };
 
 const READ_SHOOTS: Right<'static> = Right::new("shoots.core.gardener.cloud", &["list", "watch"]);
@@ -77,8 +77,8 @@ const ADVICE: &[Advice] = &[
 ];
 
 impl GardenerDoctor {
-    /// A doctor for the hub of this client. `subresource` is the subresource of Shoots that issues kubeconfigs; `None`
-    /// if the hub is a seed.
+    /// A doctor for the hub of this client. `subresource` is the subresource of Shoots that issues kubeconfigs, or
+    /// `None` if the hub is a seed.
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
@@ -107,8 +107,7 @@ impl Doctor for GardenerDoctor {
 
     fn values(&self, cluster: Option<&Described<'_>>) -> Values {
         let shoot = cluster.and_then(|cluster| {
-            // A cluster without a usable description has no properties. Its broken announcement names the Shoot,
-            // though.
+            // A cluster without a usable description has no properties, but its broken announcement names the Shoot.
             let broken = cluster
                 .broken
                 .and_then(|object| object.strip_prefix("Shoot ")?.split_once('/'));
@@ -124,9 +123,9 @@ impl Doctor for GardenerDoctor {
         Some(&self.0)
     }
 
-    /// A cluster of a garden is named `project/shoot`. The namespace of a Project is usually `garden-` and its name,
-    /// sometimes only its name. A seed has no Shoots, so there is no place to search.
-    fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
+    /// A cluster of a garden is named `project/shoot`. The namespace of a Project is usually `garden-` plus its name,
+    /// sometimes only its name. A seed has no Shoots, so there is nothing to search for.
+    fn object_locations(&self, cluster: &str) -> Vec<(Option<String>, String)> {
         match cluster.split_once('/') {
             _ if self.0.kind.group == SEED.group => Vec::new(),
             Some((project, name)) => vec![

@@ -1,4 +1,4 @@
-//! The facts of a Shoot that the provider needs, as the watch keeps them.
+//! The facts about a Shoot that the provider needs, and that the watch stores.
 
 use std::sync::Arc;
 
@@ -31,12 +31,13 @@ pub const REGION_PROPERTY: &str = "region";
 /// The property with the version of Kubernetes: `version`.
 pub const VERSION_PROPERTY: &str = "version";
 
-/// The facts of a Shoot that belongs to the fleet.
+/// The facts about a Shoot that belongs to the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// Without the project, which the Shoot does not name.
+    /// The description without the project, which the Shoot does not contain.
     pub(crate) description: Description,
-    /// Where the control plane is and which credentials it takes. If this changes, a kubeconfig from before may be useless.
+    /// A fingerprint of the control plane's place and of the accepted credentials. If it changes, an older kubeconfig
+    /// may be useless.
     pub(crate) place: Fingerprint,
     pub(crate) state: State,
 }
@@ -44,14 +45,15 @@ pub(crate) struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// With the reason.
+    /// The cluster is not expected to answer, for this reason.
     Waiting(Arc<str>),
-    /// The control plane moves to another seed, or has no address, so that the garden issues no kubeconfig. With the reason.
+    /// The control plane moves to another seed, or has no address, for this reason. The garden then issues no
+    /// kubeconfig.
     Moving(Arc<str>),
 }
 
 impl Facts {
-    /// The facts of an object of the garden. None if it does not belong to the fleet.
+    /// The facts about an object of the garden. `None` if the object does not belong to the fleet.
     pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Decoded<Self>> {
         decoded(object, |shoot| {
             selection.selects(&shoot).then(|| Self::in_garden(&shoot))
@@ -80,10 +82,10 @@ impl Facts {
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) facts: Arc<Facts>,
-    /// As that of the facts; in a seed also with the version of the Secret.
+    /// The place from the facts. In a seed, also the version of the Secret.
     pub(crate) place: Fingerprint,
     pub(crate) project: Arc<str>,
-    /// The namespace of the control plane in a seed. None in a garden.
+    /// The namespace of the control plane in a seed. `None` in a garden.
     pub(crate) control_plane: Option<Arc<str>>,
 }
 

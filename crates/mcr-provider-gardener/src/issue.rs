@@ -1,4 +1,4 @@
-//! Asks for kubeconfigs, and tries those that are doubtful.
+//! Requests kubeconfigs, and tests doubtful ones.
 
 use std::{
     sync::Arc,
@@ -21,30 +21,30 @@ use tokio::{
 use crate::{
     config::Config,
     facts::Named,
-    kubeconfig::{Checks, Failure, Held},
+    kubeconfig::{Checks, Failure, UsableKubeconfig},
     refusals::ReportedRefusals,
     renewal::renew_after,
     seed::SECRET,
 };
 
-/// The answer to a trial is a version of Kubernetes.
-const LARGEST_TRIAL: usize = 64 << 10;
-/// How long a trial may take.
-const TRIAL: Duration = Duration::from_secs(10);
+/// The most bytes of the answer to a trial request, which asks for the version of Kubernetes.
+const TRIAL_ANSWER_LIMIT: usize = 64 << 10;
+/// How long a trial request may take.
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request for a kubeconfig.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct KubeconfigRequest {
     pub(crate) key: ObjectKey,
     pub(crate) name: ClusterName,
     pub(crate) shoot: Arc<Named>,
-    /// The kubeconfig in use.
-    pub(crate) held: Option<Held>,
-    /// The last attempt failed.
+    /// The kubeconfig in use. `None` if there is none yet.
+    pub(crate) held: Option<UsableKubeconfig>,
+    /// Whether the last attempt has failed.
     pub(crate) again: bool,
 }
 
-/// Asks for kubeconfigs.
+/// Requests kubeconfigs.
 pub(crate) struct Issuer {
     config: Arc<Config>,
     checks: Arc<Checks>,
@@ -58,31 +58,34 @@ impl Issuer {
                 judge: config.hub.judge(settings),
                 valid_for: config.valid_for,
             }),
-            clients: OneOffClients::new(settings, LARGEST_TRIAL),
+            clients: OneOffClients::new(settings, TRIAL_ANSWER_LIMIT),
             config,
         }
     }
 
-    /// A new kubeconfig for a Shoot, or in a seed the one that there is now. Tries it if it differs from the one in use in more than the credentials.
+    /// Requests a new kubeconfig for a Shoot. In a seed, reads the current one. If more than the credentials differ
+    /// from the kubeconfig in use, tests the new one.
     ///
     /// # Errors
-    /// If there is none, or if it does not work and the one in use still does.
-    pub(crate) async fn issue(&self, request: &Asked) -> Result<Held, Failure> {
+    /// If there is no kubeconfig, or if the new one does not work and the one in use still does.
+    pub(crate) async fn issue(&self, request: &KubeconfigRequest) -> Result<UsableKubeconfig, Failure> {
         let limit = if request.again {
             self.config.hub.times.deadline
         } else {
             self.config.first_deadline
         };
-        let mut new = timeout(limit, self.ask(request)).await.unwrap_or_else(|_| {
-            Err(Failure::new(format!(
-                "the {} did not answer within {} s",
-                whom(request),
-                limit.as_secs_f32()
-            )))
-        })?;
+        let mut new = timeout(limit, self.fetch_kubeconfig(request))
+            .await
+            .unwrap_or_else(|_| {
+                Err(Failure::new(format!(
+                    "the {} did not answer within {} s",
+                    server_kind(request),
+                    limit.as_secs_f32()
+                )))
+            })?;
         if let Some(old) = request.held.as_ref().filter(|old| new.is_doubtful_after(old))
-            && let Err(why) = self.try_out(request, &new.access).await
-            && self.try_out(request, &old.access).await.is_ok()
+            && let Err(why) = self.test_access(request, &new.access).await
+            && self.test_access(request, &old.access).await.is_ok()
         {
             return Err(Failure::new(format!(
                 "the new kubeconfig does not work, so the old one stays in use: {why}"
@@ -96,17 +99,18 @@ impl Issuer {
         Ok(new)
     }
 
-    async fn ask(&self, request: &Asked) -> Result<Held, Failure> {
-        let asked = (SystemTime::now(), Instant::now());
-        let whom = whom(request);
-        let question = self
-            .question(request)
+    /// Sends the request, and reads the kubeconfig in the answer.
+    async fn fetch_kubeconfig(&self, request: &KubeconfigRequest) -> Result<UsableKubeconfig, Failure> {
+        let requested_at = (SystemTime::now(), Instant::now());
+        let server = server_kind(request);
+        let http_request = self
+            .http_request(request)
             .map_err(|error| Failure::new(error.to_string()))?;
-        let body = match fetch(&self.config.hub.client, question).await {
+        let body = match fetch(&self.config.hub.client, http_request).await {
             Ok(body) => body,
             Err(refused) => {
                 let why = match (refused.status, &request.shoot.control_plane) {
-                    (None, _) => format!("the {whom} can't be asked for a kubeconfig: {refused}"),
+                    (None, _) => format!("the {server} can't be asked for a kubeconfig: {refused}"),
                     (Some(StatusCode::NOT_FOUND), Some(control_plane)) => {
                         return Err(Failure {
                             absent: true,
@@ -124,7 +128,7 @@ impl Issuer {
                 });
             }
         };
-        // Parsing may take long, and a parser may panic.
+        // In a blocking task: parsing may take long, and a parser may panic.
         let (checks, place, in_seed) = (
             self.checks.clone(),
             request.shoot.place,
@@ -133,9 +137,9 @@ impl Issuer {
         let chance = jitter(Duration::from_secs(1)).as_secs_f64();
         let read = move || {
             if in_seed {
-                return checks.read_secret(&body, place, asked);
+                return checks.read_secret(&body, place, requested_at);
             }
-            checks.read(&body, place, asked, |life| renew_after(life, chance))
+            checks.read(&body, place, requested_at, |life| renew_after(life, chance))
         };
         spawn_blocking(read).await.unwrap_or_else(|_| {
             Err(Failure::new(
@@ -144,7 +148,7 @@ impl Issuer {
         })
     }
 
-    fn question(&self, request: &Asked) -> Result<http::Request<Body>, BoxError> {
+    fn http_request(&self, request: &KubeconfigRequest) -> Result<http::Request<Body>, BoxError> {
         if let Some(control_plane) = &request.shoot.control_plane {
             let secret = ObjectPath {
                 group: "",
@@ -178,7 +182,7 @@ impl Issuer {
     }
 
     /// Why there is no kubeconfig, and what to do about it.
-    fn refusal(&self, request: &Asked, status: StatusCode) -> String {
+    fn refusal(&self, request: &KubeconfigRequest, status: StatusCode) -> String {
         let namespace = request.key.namespace.as_deref().unwrap_or_default();
         let subresource = self.config.rights.subresource();
         let (what, right) = match &request.shoot.control_plane {
@@ -191,17 +195,21 @@ impl Issuer {
                 format!("create on shoots/{subresource} in namespace {namespace}"),
             ),
         };
-        let whom = whom(request);
+        let server = server_kind(request);
         let hint = match status {
-            StatusCode::FORBIDDEN => format!("; grant the verb {right} to the client of the {whom}"),
+            StatusCode::FORBIDDEN => format!("; grant the verb {right} to the client of the {server}"),
             StatusCode::NOT_FOUND => "; the Shoot is gone, or this is no garden".to_owned(),
             _ => String::new(),
         };
-        format!("the {whom} refused {what} with {}{hint}", status.as_u16())
+        format!("the {server} refused {what} with {}{hint}", status.as_u16())
     }
 
-    /// Whether a cluster answers to a kubeconfig.
-    async fn try_out(&self, request: &Asked, access: &EndpointAccess) -> Result<(), Arc<str>> {
+    /// Tests whether the cluster answers with this access.
+    async fn test_access(
+        &self,
+        request: &KubeconfigRequest,
+        access: &EndpointAccess,
+    ) -> Result<(), Arc<str>> {
         let spec = ClusterSpec::new(request.name.clone(), access.clone().into());
         let asked = async {
             let client = self.clients.client(spec).await?;
@@ -212,19 +220,20 @@ impl Issuer {
                 .await
                 .map_err(|error| Arc::from(explain_error(&error)))?;
             match answer.status() {
-                // An API server that forbids this knows the user.
+                // An API server that forbids the request has recognised the user.
                 StatusCode::FORBIDDEN => Ok(()),
                 status if status.is_success() => Ok(()),
                 status => Err(format!("the cluster answers with {}", status.as_u16()).into()),
             }
         };
-        timeout(TRIAL, asked)
+        timeout(TRIAL_TIMEOUT, asked)
             .await
             .unwrap_or_else(|_| Err("no answer within 10 s".into()))
     }
 }
 
-fn whom(request: &Asked) -> &'static str {
+/// The server that issues the kubeconfigs, for error texts.
+fn server_kind(request: &KubeconfigRequest) -> &'static str {
     match request.shoot.control_plane {
         Some(_) => "seed",
         None => "garden",

@@ -1,4 +1,4 @@
-//! A kubeconfig that the garden has issued, or that a seed has. No I/O.
+//! A kubeconfig that a garden has issued, or that a seed contains. No I/O.
 
 use std::{
     fmt,
@@ -14,53 +14,53 @@ use mcr_core::{
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::renewal::{FOREVER, look_after};
+use crate::renewal::{FOREVER, read_again_after};
 
-/// A kubeconfig that can be used, and how long.
+/// A usable kubeconfig, with its validity.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct UsableKubeconfig {
     pub(crate) access: EndpointAccess,
     pub(crate) fingerprint: Fingerprint,
-    /// Server and certificate authority.
+    /// A fingerprint of server and certificate authority.
     target: Fingerprint,
-    /// The place of the Shoot when the kubeconfig was asked for, as in its facts.
+    /// The place of the Shoot when the kubeconfig was requested, as in its facts.
     pub(crate) place: Fingerprint,
     life: Duration,
     pub(crate) ends: Instant,
     pub(crate) renew_at: Instant,
 }
 
-impl Held {
-    /// When it was issued, or read in a seed.
+impl UsableKubeconfig {
+    /// When the kubeconfig was issued. In a seed: when it was read.
     pub(crate) fn issued(&self) -> Instant {
         self.ends - self.life
     }
 
-    /// Whether this one is to be tried before it replaces the other one.
+    /// Whether this kubeconfig must be tested before it replaces `other`.
     pub(crate) fn is_doubtful_after(&self, other: &Self) -> bool {
         self.target != other.target || self.life < other.life.mul_f64(0.9)
     }
 }
 
-// Holds credentials, so none of its content is shown.
-impl fmt::Debug for Held {
+// Shows no contents, because these are credentials.
+impl fmt::Debug for UsableKubeconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
+        f.debug_struct("UsableKubeconfig")
             .field("access", &self.access)
             .field("life", &self.life)
             .finish_non_exhaustive()
     }
 }
 
-/// Why there is no new kubeconfig. The text has nothing of a kubeconfig.
+/// Why there is no new kubeconfig. The text contains nothing of a kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) why: Arc<str>,
-    /// There is a kubeconfig that can't be used.
+    /// Whether there is a kubeconfig, but it can't be used.
     pub(crate) unusable: bool,
-    /// A seed has no kubeconfig yet. Its watch will report one.
+    /// Whether the seed has no kubeconfig yet. Its watch will report one.
     pub(crate) absent: bool,
-    /// The garden wants to be left alone for so long.
+    /// How long the garden wants no further requests.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -88,7 +88,7 @@ struct Answer<'a> {
     status: Status<'a>,
 }
 
-/// No Debug: it holds secrets.
+/// Has no `Debug`, because it contains secrets.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -98,34 +98,34 @@ struct Status<'a> {
     expiration_timestamp: std::borrow::Cow<'a, str>,
 }
 
-/// When Gardener will replace the token in the Secret of a seed.
+/// The annotation with the time at which Gardener will replace the token in the Secret of a seed.
 const RENEW_ANNOTATION: &str = "serviceaccount.resources.gardener.cloud/token-renew-timestamp";
 
-/// How the kubeconfigs of a provider are judged.
+/// How the provider checks kubeconfigs.
 #[derive(Debug, Clone)]
 pub(crate) struct Checks {
     pub(crate) judge: Judge,
-    /// The life that is asked for.
+    /// The validity that is requested.
     pub(crate) valid_for: Duration,
 }
 
 impl Checks {
     /// Reads the garden's answer. Blocks while the kubeconfig is parsed.
     ///
-    /// `renew_after` returns how much of a life is used.
+    /// `renew_after` returns the time after which a kubeconfig with this validity is renewed.
     ///
     /// # Errors
-    /// If the kubeconfig can't be used. The text has nothing of it.
+    /// If the kubeconfig can't be used. The text contains nothing of it.
     pub(crate) fn read(
         &self,
         body: &[u8],
         place: Fingerprint,
         now: (SystemTime, Instant),
         renew_after: impl FnOnce(Duration) -> Duration,
-    ) -> Result<Held, Failure> {
+    ) -> Result<UsableKubeconfig, Failure> {
         let answer: Answer<'_> = parse(body)?;
         let (clock, now) = now;
-        // A clock of this process that is behind must not make a life longer than it is.
+        // If the clock of this process is behind, the validity must not appear longer than it is.
         let expires = parse_rfc3339(&answer.status.expiration_timestamp)
             .ok_or_else(|| Failure::unusable("its expirationTimestamp is not an RFC 3339 time"))?;
         let life = expires
@@ -139,19 +139,19 @@ impl Checks {
         let renew_at = now + renew_after(life).max(Duration::from_secs(1));
         let yaml = STANDARD.decode(&*answer.status.kubeconfig);
         let yaml = yaml.map_err(|_| Failure::unusable("it is not base64"))?;
-        self.held(&yaml, place, now, life, renew_at)
+        self.checked(&yaml, place, now, life, renew_at)
     }
 
     /// Reads the Secret of a Shoot in a seed. Blocks while the kubeconfig is parsed.
     ///
     /// # Errors
-    /// If the kubeconfig can't be used. The text has nothing of it.
+    /// If the kubeconfig can't be used. The text contains nothing of it.
     pub(crate) fn read_secret(
         &self,
         body: &[u8],
         place: Fingerprint,
         now: (SystemTime, Instant),
-    ) -> Result<Held, Failure> {
+    ) -> Result<UsableKubeconfig, Failure> {
         let mut secret: SecretContent = parse(body)?;
         let yaml = secret
             .take("kubeconfig")
@@ -162,18 +162,19 @@ impl Checks {
             .and_then(|text| parse_rfc3339(text));
         let (clock, now) = now;
         let renews_in = renews.map(|renews| renews.duration_since(clock).ok());
-        let renew_at = renews_in.map_or(now + FOREVER, |renews_in| now + look_after(renews_in));
-        self.held(&yaml, place, now, FOREVER, renew_at)
+        let renew_at = renews_in.map_or(now + FOREVER, |renews_in| now + read_again_after(renews_in));
+        self.checked(&yaml, place, now, FOREVER, renew_at)
     }
 
-    fn held(
+    /// Checks a kubeconfig.
+    fn checked(
         &self,
         yaml: &[u8],
         place: Fingerprint,
         now: Instant,
         life: Duration,
         renew_at: Instant,
-    ) -> Result<Held, Failure> {
+    ) -> Result<UsableKubeconfig, Failure> {
         let access = self
             .judge
             .parse(yaml, None)
@@ -184,7 +185,7 @@ impl Checks {
                 "its server is not https, so its credential would travel unencrypted",
             ));
         }
-        Ok(Held {
+        Ok(UsableKubeconfig {
             fingerprint: Fingerprint::of(&yaml),
             target: Fingerprint::of(&(endpoint.server.to_string(), &endpoint.certificate_authority)),
             access,

@@ -1,13 +1,13 @@
-//! Label selectors as text, where no API server applies them.
+//! Parses label selectors, for seeds, where no API server applies them.
 
 use kube::core::{Expression, Selector};
 
-/// Reads a label selector in the form of kubectl, such as `env in (dev,test),!old`. None if it is none.
+/// Parses a label selector in the form of kubectl, such as `env in (dev,test),!old`. `None` if it is not valid.
 pub(crate) fn parse(text: &str) -> Option<Selector> {
     let mut rest = text.trim();
     let mut parts = Vec::new();
     while !rest.is_empty() {
-        // Commas separate the values of a set, too.
+        // Commas also separate the values of a set.
         let end = match (rest.find(','), rest.find('(')) {
             (Some(comma), Some(set)) if set < comma => set + rest[set..].find(')')? + 1,
             (Some(comma), _) => comma,
@@ -51,7 +51,7 @@ fn expression(text: &str) -> Option<Expression> {
     }
 }
 
-/// The value of a label, which may be empty.
+/// The value of a label. It may be empty.
 fn word(text: &str) -> Option<String> {
     let text = text.trim();
     (text.is_empty() || is_name(text, "")).then(|| text.to_owned())

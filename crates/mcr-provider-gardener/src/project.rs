@@ -1,4 +1,4 @@
-//! Reads the Projects of namespaces.
+//! Finds the Projects of namespaces.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,68 +12,69 @@ use tokio::{
 
 use crate::{config::Config, v1beta1::Project};
 
-/// The label of a namespace with the name of its Project.
+/// The label of a namespace that contains the name of its Project.
 const LABEL: &str = "project.gardener.cloud/name";
 /// How long a request may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What is known of a namespace.
+/// The result of a lookup.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundProject {
     pub(crate) namespace: Arc<str>,
-    /// None if the garden forbids to read it.
+    /// The name of the Project. `None` if the garden forbids to read it.
     pub(crate) project: Option<Arc<str>>,
 }
 
-/// Reads Projects, a few at once.
+/// Looks up Projects, a few at once.
 pub(crate) struct Lookups {
     config: Arc<Config>,
-    places: Semaphore,
+    /// Limits how many lookups run at once.
+    permits: Semaphore,
 }
 
 impl Lookups {
     pub(crate) fn new(config: Arc<Config>) -> Self {
         Self {
-            places: Semaphore::new(config.at_once.max(1)),
+            permits: Semaphore::new(config.at_once.max(1)),
             config,
         }
     }
 
-    /// The name of the Project that a namespace belongs to: by the label of the namespace, or by the Project that names the
-    /// namespace, or else the name of the namespace. Tries again until the garden answers; the caller drops it when it is not needed
-    /// any more.
+    /// The name of the Project that a namespace belongs to. It is in the label of the namespace, otherwise the Project
+    /// that refers to the namespace is searched, otherwise it is the name of the namespace. Repeats the lookup until
+    /// the garden answers. The caller drops the future when the result is no longer needed.
     ///
-    /// An API server that has just started forbids everything for a moment, and a right may be granted a moment later. So only a
-    /// garden that forbids it for a while is believed.
-    pub(crate) async fn project(self: Arc<Self>, namespace: Arc<str>) -> Found {
+    /// An API server that has just started forbids everything for a moment, and a right may be granted a moment later.
+    /// So a refusal counts only if the garden repeats it for a while.
+    pub(crate) async fn project(self: Arc<Self>, namespace: Arc<str>) -> FoundProject {
         let (client, times) = (&self.config.hub.client, &self.config.hub.times);
         let mut backoff = Backoff::new(times.pauses.0, times.pauses.1);
         let (mut forbidden_since, mut logged) = (None, false);
         loop {
             let answer = {
-                let _place = self.places.acquire().await;
-                timeout(DEADLINE, ask(client, &namespace)).await
+                let _permit = self.permits.acquire().await;
+                timeout(DEADLINE, look_up(client, &namespace)).await
             };
             let mut pause = backoff.pause();
             let problem = match answer {
                 Ok(Ok(Answer::Project(project))) => {
                     let project = Some(project.into());
-                    return Found { namespace, project };
+                    return FoundProject { namespace, project };
                 }
                 Ok(Ok(Answer::NoProject)) => {
                     let project = Some(namespace.clone());
-                    return Found { namespace, project };
+                    return FoundProject { namespace, project };
                 }
                 Ok(Ok(Answer::Forbidden)) => {
                     let since = *forbidden_since.get_or_insert_with(Instant::now);
                     let left = times.blocked_for.saturating_sub(since.elapsed());
                     if left.is_zero() {
                         tracing::warn!(
-                            %namespace, "the garden forbids to read the Project of the namespace, so the name of the namespace stands \
-                             for it; grant the verb get on namespaces and projects to the client of the garden, and start again"
+                            %namespace, "the garden forbids to read the Project of the namespace, so the name of the namespace is \
+                             used instead; grant the verb get on namespaces and projects to the client of the garden, and start again"
                         );
                         let project = None;
-                        return Found { namespace, project };
+                        return FoundProject { namespace, project };
                     }
                     pause = pause.min(left);
                     None
@@ -99,11 +100,12 @@ enum Answer {
     Forbidden,
 }
 
-async fn ask(client: &Client, namespace: &str) -> Result<Answer, Error> {
+/// Looks up the Project once.
+async fn look_up(client: &Client, namespace: &str) -> Result<Answer, Error> {
     let mut forbidden = false;
     let namespaces = Api::<Namespace>::all(client.clone());
-    let there = allowed(namespaces.get_metadata_opt(namespace).await, &mut forbidden)?;
-    let label = there.and_then(|there| there.metadata.labels?.remove(LABEL));
+    let metadata = allowed(namespaces.get_metadata_opt(namespace).await, &mut forbidden)?;
+    let label = metadata.and_then(|namespace| namespace.metadata.labels?.remove(LABEL));
     if let Some(label) = label.filter(|label| !label.is_empty()) {
         return Ok(Answer::Project(label));
     }
@@ -121,7 +123,7 @@ async fn ask(client: &Client, namespace: &str) -> Result<Answer, Error> {
     })
 }
 
-/// None if there is no such object, or if it may not be read.
+/// `None` if there is no such object, or if reading it is forbidden.
 fn allowed<T>(answer: Result<Option<T>, Error>, forbidden: &mut bool) -> Result<Option<T>, Error> {
     match answer {
         Err(Error::Api(status)) if status.code == 403 => {

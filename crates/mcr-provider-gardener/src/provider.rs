@@ -18,13 +18,15 @@ use crate::{
     seed::{SECRET, SeedShoot},
 };
 
-/// A provider that finds clusters in the Shoots of a Gardener, in its garden or in one of its seeds; see the [documentation of the crate](crate).
+/// A provider whose clusters are the Shoots in a garden of Gardener, or in one of its seeds; see the [documentation of
+/// the crate](crate).
 ///
-/// Clones share their memory of the kubeconfigs in use.
+/// Clones share the kubeconfigs in use.
 ///
 /// # Cancellation
-/// A discovery has one task for each of its watches, one in a garden and two in a seed. They end when the discovery is dropped or
-/// its token is cancelled. If the discovery is reading a kubeconfig at that moment, this finishes in the background.
+/// A discovery has one task for each of its watches: one in a garden, two in a seed. The tasks end when the discovery
+/// is dropped or its token is cancelled. If the discovery is parsing a kubeconfig at that moment, the parsing finishes
+/// in the background.
 #[derive(Debug, Clone)]
 pub struct GardenerProvider(pub(crate) Arc<Config>);
 
@@ -90,7 +92,7 @@ impl Provider for GardenerProvider {
                     }
                 }
             });
-            // Their content does not come with the watch.
+            // Only metadata: the watch does not transfer the contents.
             let secrets = WatchRequest::of::<Secret>()
                 .fields(format!("metadata.name={SECRET}"))
                 .metadata_only();

@@ -1,4 +1,4 @@
-//! Reports to discoveries which kubeconfigs were refused.
+//! Reports refused kubeconfigs to the running discoveries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,21 +7,21 @@ use mcr_core::{Credential, CredentialError, CredentialSource, Fingerprint, Objec
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-/// So many refused kubeconfigs may wait for a decision.
+/// The most refusals that wait for a discovery.
 const WAITING: usize = 1024;
 
-/// A kubeconfig that the API server of a Shoot has refused, by its content.
+/// The refusal of a kubeconfig by the API server of a Shoot: the Shoot, and the fingerprint of the kubeconfig.
 pub(crate) type Refusal = (ObjectKey, Fingerprint);
 
-/// The discoveries of a provider that run.
+/// The running discoveries of a provider.
 ///
-/// A kubeconfig outlives the discovery that has asked for it: the provider remembers it, and a fleet keeps the access that it has
-/// while the credentials are the same. So a refusal is reported to whichever discovery runs.
+/// A kubeconfig outlives the discovery that has requested it: the provider remembers it, and a fleet keeps its access
+/// while the credentials are the same. So a refusal is reported to all discoveries that run now.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<Vec<mpsc::Sender<Refusal>>>);
 
 impl Refusals {
-    /// The refusals from now on.
+    /// Receives the refusals from now on.
     pub(crate) fn listen(&self) -> mpsc::Receiver<Refusal> {
         let (refused, refusals) = mpsc::channel(WAITING);
         let mut discoveries = self.0.lock();
@@ -30,17 +30,17 @@ impl Refusals {
         refusals
     }
 
-    /// Never blocks.
+    /// Reports a refusal. Never blocks.
     pub(crate) fn report(&self, refusal: &Refusal) {
-        // If there is no place for it, the fleet will report the next one.
+        // If the queue is full, the refusal is lost, but the fleet will report the next one.
         self.0
             .lock()
             .retain(|discovery| !matches!(discovery.try_send(refusal.clone()), Err(TrySendError::Closed(_))));
     }
 }
 
-/// The credential of a kubeconfig, which reports when the API server of its Shoot has refused it. Another one comes with another
-/// announcement.
+/// The credential of a kubeconfig. Reports when the API server of its Shoot has refused it. A new credential comes
+/// with a new announcement.
 pub(crate) struct ReportedRefusals {
     pub(crate) source: Arc<dyn CredentialSource>,
     pub(crate) refusals: Arc<Refusals>,
@@ -48,7 +48,7 @@ pub(crate) struct ReportedRefusals {
 }
 
 impl CredentialSource for ReportedRefusals {
-    /// Also another one for another text of the kubeconfig, so that a refusal always names the one that is in use.
+    /// Includes the text of the kubeconfig, so that a refusal always refers to the kubeconfig in use.
     fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&(self.source.fingerprint(), self.refusal.1))
     }

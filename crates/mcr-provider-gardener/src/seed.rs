@@ -1,4 +1,4 @@
-//! The Shoots of a seed: its Clusters and the Secrets with their kubeconfigs, joined. No I/O.
+//! Joins the Clusters of a seed and the Secrets with their kubeconfigs into Shoots. No I/O.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,20 +11,20 @@ use crate::{
     v1beta1::Shoot,
 };
 
-/// The Secret with the kubeconfig, in the namespace of each control plane.
+/// The name of the Secret with the kubeconfig, in the namespace of each control plane.
 pub(crate) const SECRET: &str = "gardener";
 
-/// A Shoot, as a Cluster describes it.
+/// A Shoot, as a Cluster of a seed describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeedShoot {
-    /// As in the garden.
+    /// The key of the Shoot in the garden.
     pub(crate) key: ObjectKey,
     pub(crate) project: Arc<str>,
     facts: Decoded<Facts>,
 }
 
 impl SeedShoot {
-    /// Reads a Cluster. None if its Shoot does not belong to the fleet.
+    /// Reads a Cluster. `None` if its Shoot does not belong to the fleet.
     pub(crate) fn read(object: &Object, selection: &Selection) -> Option<Arc<Self>> {
         let name = &object.key().name;
         let shoot = match object.decode::<Cluster>() {
@@ -43,8 +43,8 @@ impl SeedShoot {
 
 /// The key of a Shoot in the garden, and its Project.
 ///
-/// Gardener names a control plane `shoot--project--name`, and lets neither Projects nor Shoots have two hyphens in a row. For another
-/// name, the namespace of the Shoot stands for its Project.
+/// Gardener names a control plane `shoot--project--name`. Names of Projects and Shoots can't contain two hyphens in a
+/// row. If the name has another form, the namespace of the Shoot replaces the Project.
 fn names(control_plane: &Arc<str>, shoot: Option<&Shoot>) -> (ObjectKey, Arc<str>) {
     let parsed = control_plane
         .strip_prefix("shoot--")
@@ -76,9 +76,9 @@ pub(crate) struct Seed {
 
 #[derive(Debug)]
 struct SeedCluster {
-    /// The last one that could be read, or the first one.
+    /// The last readable Shoot, or the first one if none was readable.
     shoot: Arc<SeedShoot>,
-    /// Why the Cluster can't be decoded as it is now.
+    /// Why the current Cluster can't be decoded.
     unreadable: Option<Arc<str>>,
 }
 
@@ -87,20 +87,20 @@ struct SeedCluster {
 pub(crate) struct Joined {
     pub(crate) key: ObjectKey,
     pub(crate) project: Arc<str>,
-    /// The last facts that could be read.
+    /// The last readable facts.
     pub(crate) facts: Option<Arc<Named>>,
     pub(crate) unreadable: Option<Arc<str>>,
 }
 
 impl Seed {
-    /// A Cluster was created or changed, or joined the selection. Returns the key of the Shoot that it described before, if that is
-    /// another one.
+    /// Applies a Cluster that was created or changed, or that is selected now. If it described another Shoot before,
+    /// returns the key of that Shoot.
     pub(crate) fn cluster(&mut self, name: &Arc<str>, shoot: Arc<SeedShoot>) -> Option<ObjectKey> {
         let unreadable = shoot.facts.as_ref().err().cloned();
         let known = self.clusters.remove(name).map(|known| known.shoot);
         let before = known.as_ref().map(|known| known.key.clone());
         let shoot = match known {
-            // Its Shoot is the one that was read last.
+            // The description can't be read, so the last readable Shoot stays.
             Some(known) if unreadable.is_some() => known,
             _ => shoot,
         };
@@ -110,12 +110,12 @@ impl Seed {
         moved
     }
 
-    /// A Cluster was deleted, or left the selection. Returns the key of its Shoot.
+    /// Applies a Cluster that was deleted, or is no longer selected. Returns the key of its Shoot.
     pub(crate) fn cluster_gone(&mut self, name: &str) -> Option<ObjectKey> {
         Some(self.clusters.remove(name)?.shoot.key.clone())
     }
 
-    /// The Secret of a control plane has this version. None: it is gone.
+    /// Applies the version of a control plane's Secret. `None`: the Secret is gone.
     pub(crate) fn secret(&mut self, control_plane: &Arc<str>, version: Option<Fingerprint>) {
         match version {
             Some(version) => self.secrets.insert(control_plane.clone(), version),
@@ -123,7 +123,7 @@ impl Seed {
         };
     }
 
-    /// All Secrets that existed at the start are known. Returns the control planes without one.
+    /// Notes that all Secrets that existed at the start are known. Returns the control planes without a Secret.
     pub(crate) fn secrets_listed(&mut self) -> Vec<Arc<str>> {
         self.secrets_listed = true;
         let without = self
@@ -133,9 +133,10 @@ impl Seed {
         without.cloned().collect()
     }
 
-    /// What is known of a Shoot. None if it may have a Secret that is not listed yet.
+    /// What is known of a Shoot. `None` if its Secret may exist but is not listed yet.
     ///
-    /// Later, the watch of Secrets may be behind that of Clusters, so a Shoot without a known Secret may have one, too.
+    /// Even after that, the watch of Secrets may be behind that of Clusters, so a Shoot without a known Secret may
+    /// have one.
     pub(crate) fn joined(&self, control_plane: &Arc<str>) -> Option<Joined> {
         let SeedCluster { shoot, unreadable } = self.clusters.get(control_plane)?;
         let version = self.secrets.get(control_plane);

@@ -1,4 +1,4 @@
-//! Which Shoots of the garden belong to the fleet.
+//! Selects the Shoots that belong to the fleet.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use mcr_core::hub::{Closure, is_wanted, selection_in_words};
 
 use crate::v1beta1::Shoot;
 
-/// The options that concern a Shoot. An empty list selects all.
+/// The options that select Shoots. An empty list selects all.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
-    /// In a seed only. A garden applies them itself.
+    /// Options that only a seed needs, because a garden applies them itself.
     pub(crate) in_seed: InSeed,
     pub(crate) projects: Vec<String>,
     pub(crate) purposes: Vec<String>,
@@ -20,16 +20,16 @@ pub(crate) struct Selection {
     pub(crate) keep_while: Option<Closure<Shoot>>,
 }
 
-/// What a garden selects and a seed does not.
+/// The options that a garden applies itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InSeed {
-    /// None: all.
+    /// `None`: all namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) labels: Option<Selector>,
 }
 
 impl Selection {
-    /// Whether a Shoot of this project belongs to the fleet now, for a seed, which selects nothing itself.
+    /// Whether a Shoot of this project belongs to the fleet now. For a seed, which does not apply any option itself.
     pub(crate) fn selects_in_seed(&self, shoot: &Shoot, project: &str) -> bool {
         let InSeed { namespace, labels } = &self.in_seed;
         let none = BTreeMap::new();
@@ -42,7 +42,7 @@ impl Selection {
             && self.selects(shoot)
     }
 
-    /// Whether the Shoot belongs to the fleet now, if its project does.
+    /// Whether the Shoot belongs to the fleet now, provided that its project is selected.
     pub(crate) fn selects(&self, shoot: &Shoot) -> bool {
         is_wanted(&self.purposes, shoot.spec.purpose.as_deref())
             && is_wanted(&self.seeds, seed(shoot))
@@ -56,7 +56,7 @@ impl Selection {
         is_wanted(&self.projects, Some(project))
     }
 
-    /// What is selected on this side of the API, for people.
+    /// The options that this process applies, as text for people.
     pub(crate) fn in_words(&self) -> String {
         let mut words = String::new();
         if let Some(namespace) = &self.in_seed.namespace {
@@ -75,7 +75,7 @@ impl Selection {
     }
 }
 
-/// The seed that runs the control plane. Before one does, the seed that should.
+/// The seed that runs the control plane. If none does yet, the seed that is planned.
 pub(crate) fn seed(shoot: &Shoot) -> Option<&str> {
     let status = shoot
         .status

@@ -1,7 +1,7 @@
-//! The kind `Cluster` of `extensions.gardener.cloud/v1alpha1`, with the fields that mean something to consumers.
+//! The kind `Cluster` of `extensions.gardener.cloud/v1alpha1`, with the fields that are relevant for consumers.
 //!
-//! A seed has one for each Shoot whose control plane it runs. Written by hand, as [`v1beta1`](crate::v1beta1) is: an object must
-//! not be written back with `replace`.
+//! A seed has one for each Shoot whose control plane it runs. The type is handwritten and incomplete, like
+//! [`v1beta1`](crate::v1beta1), so never write an object back with `replace`.
 //!
 //! ```
 //! use mcr_provider_gardener::v1alpha1::Cluster;

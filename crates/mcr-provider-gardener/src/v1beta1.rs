@@ -1,7 +1,7 @@
-//! The kinds `Shoot` and `Project` of `core.gardener.cloud/v1beta1`, with the fields that mean something to consumers.
+//! The kinds `Shoot` and `Project` of `core.gardener.cloud/v1beta1`, with the fields that are relevant for consumers.
 //!
-//! Written by hand. All fields that Gardener may leave out are optional here. Fields that are missing here are ignored, so an
-//! object must not be written back with `replace`.
+//! The types are handwritten. All fields that Gardener may leave out are optional. Other fields are ignored, so never
+//! write an object back with `replace`.
 //!
 //! ```
 //! use mcr_provider_gardener::v1beta1::Shoot;
@@ -107,12 +107,12 @@ pub struct ShootStatus {
     /// The addresses of the API server.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub advertised_addresses: Vec<AdvertisedAddress>,
-    /// How far the rotation of credentials is.
+    /// The progress of the rotation of credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
     /// Whether the Shoot is hibernated.
     pub hibernated: bool,
-    /// What Gardener does with the Shoot, or did last. None if it has not begun.
+    /// The current or last operation of Gardener on the Shoot. `None` if no operation has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_operation: Option<LastOperation>,
     /// The seed that runs the control plane.
@@ -171,9 +171,9 @@ pub struct CaRotation {
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct LastOperation {
-    /// What happened last, in words.
+    /// The last event, as text for people.
     pub description: String,
-    /// How much is done, in per cent.
+    /// The progress, in per cent.
     pub progress: i32,
     /// `Processing`, `Succeeded`, `Error`, `Failed`, `Pending` or `Aborted`.
     pub state: String,

@@ -160,8 +160,8 @@ impl KcpDoctor {
         };
         if let Some(or) = missing {
             let action = "correct the workspace in the server of the kubeconfig, or choose another context with --hub-context";
-            let saw = format!("there is no workspace at {server}{or}");
-            found.push(problem("hub", saw, fix(action, CONTEXTS, [])));
+            let message = format!("there is no workspace at {server}{or}");
+            found.push(problem("hub", message, fix(action, CONTEXTS, [])));
             return found;
         }
         found.push(ok("hub", format!("workspace {server}; asked as {user}")));
@@ -216,8 +216,8 @@ impl KcpDoctor {
                     0 => "no endpoints yet".to_owned(),
                     count => many(count, "endpoint"),
                 };
-                let saw = format!("WorkspaceType {name} has {endpoints} for its {}", stage.word());
-                (ok("type", saw), &**name, format!(" with the name {name}"))
+                let message = format!("WorkspaceType {name} has {endpoints} for its {}", stage.word());
+                (ok("type", message), &**name, format!(" with the name {name}"))
             }
             None => {
                 let values = [
@@ -255,12 +255,12 @@ impl KcpDoctor {
                 }
                 Err(_) => {
                     let service = stage.map_or("apiexport", Stage::service);
-                    let saw = format!(
+                    let message = format!(
                         "endpoint {:?} is not used: it is no https URL of a virtual workspace below /services/{service}/",
                         shown_text(url)
                     );
                     let action = "correct spec.virtualWorkspaceURL of its Shard";
-                    found.push(problem("slice", saw, fix(action, "", [])));
+                    found.push(problem("slice", message, fix(action, "", [])));
                 }
             }
         }
@@ -282,10 +282,10 @@ impl KcpDoctor {
             // The findings about the hub have them.
             found.retain(|finding| finding.check != "credentials" || finding.level != Level::Ok);
             if is_forbidden {
-                let saw = format!("{user} may not list the {}s at {url} (403)", kind.kind);
+                let message = format!("{user} may not list the {}s at {url} (403)", kind.kind);
                 found.push(Finding {
                     fix: Some(grant()).filter(|_| !is_reported),
-                    ..problem("rights", saw, Fix::default())
+                    ..problem("rights", message, Fix::default())
                 });
             }
             let mut consumers = Vec::new();
@@ -304,8 +304,8 @@ impl KcpDoctor {
                         )
                     }
                 };
-                let saw = format!("{url}: {}{}", many(states.len(), &kind.kind), counted(states));
-                found.push(ok(check, saw));
+                let message = format!("{url}: {}{}", many(states.len(), &kind.kind), counted(states));
+                found.push(ok(check, message));
             }
             (found, consumers)
         });
@@ -420,7 +420,7 @@ async fn connect(
 /// The findings about an address, which begin with what it is.
 fn named(what: &str, mut found: Vec<Finding>) -> Vec<Finding> {
     for finding in &mut found {
-        finding.saw = format!("{what} {}", finding.saw);
+        finding.message = format!("{what} {}", finding.message);
     }
     found
 }
@@ -501,7 +501,7 @@ fn of_claims(consumers: &[Consumer], server: &str) -> Vec<Finding> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let saw = format!(
+        let message = format!(
             "the claim on {kind} is not accepted by {} of {all} consumers: {}{more}; controllers see no such objects there",
             refused.len(),
             named.join(", ")
@@ -512,7 +512,7 @@ fn of_claims(consumers: &[Consumer], server: &str) -> Vec<Finding> {
         let values = [("workspace", &*workspace_address(server, &first.id)), ("binding", &first.binding)];
         Finding {
             level: Level::Warning,
-            ..problem("claims", saw, fix(action, describe, values))
+            ..problem("claims", message, fix(action, describe, values))
         }
     });
     found.collect()
@@ -529,7 +529,7 @@ fn granted(mut right: Finding, grant: Fix) -> Finding {
     match right.level {
         Level::Ok => {}
         Level::Problem => right.fix = Some(grant),
-        Level::Warning if right.saw.contains("forbidden") || right.saw.contains("access denied") => {
+        Level::Warning if right.message.contains("forbidden") || right.message.contains("access denied") => {
             (right.level, right.fix) = (Level::Problem, Some(fix(ENTER, "", [])));
         }
         Level::Warning => {}
@@ -578,20 +578,20 @@ fn fix<const N: usize>(
     }
 }
 
-fn ok(check: &'static str, saw: String) -> Finding {
+fn ok(check: &'static str, message: String) -> Finding {
     Finding {
         check,
         level: Level::Ok,
-        saw,
+        message,
         fix: None,
     }
 }
 
-fn problem(check: &'static str, saw: String, fix: Fix) -> Finding {
+fn problem(check: &'static str, message: String, fix: Fix) -> Finding {
     Finding {
         check,
         level: Level::Problem,
-        saw,
+        message,
         fix: Some(fix),
     }
 }
@@ -617,9 +617,9 @@ mod tests {
 
     #[test]
     fn missing_rights_are_reported_with_the_commands_that_grant_them() {
-        let right = |level, saw: &str| Finding {
+        let right = |level, message: &str| Finding {
             level,
-            ..ok("rights", saw.to_owned())
+            ..ok("rights", message.to_owned())
         };
         let content = || {
             grant(
@@ -674,7 +674,7 @@ mod tests {
         assert_eq!(consumers[0].state, "ready without PermissionClaimsApplied");
         let found = of_claims(&consumers, "https://kcp:6443/clusters/root:provider");
         assert_eq!(
-            found[0].saw,
+            found[0].message,
             "the claim on events.events.k8s.io is not accepted by 4 of 5 consumers: root:a (a), b, root:c (c) and 1 more; \
              controllers see no such objects there"
         );
@@ -682,7 +682,7 @@ mod tests {
         assert_eq!(fix.values["workspace"], "https://kcp:6443/clusters/a");
         let all = of_claims(&consumers[4..], "https://kcp:6443/clusters/root:provider");
         assert_eq!(
-            all[0].saw,
+            all[0].message,
             "the claim on events.events.k8s.io is accepted by all 1 consumers"
         );
     }

@@ -15,7 +15,7 @@ pub struct KindProviderBuilder {
 }
 
 impl KindProvider {
-    /// A builder. Without options it finds the clusters that `kind get clusters` shows.
+    /// A builder. Without options, the provider finds the clusters that `kind get clusters` shows.
     pub fn builder() -> KindProviderBuilder {
         KindProviderBuilder {
             name: "kind".into(),
@@ -42,31 +42,32 @@ impl KindProviderBuilder {
         self
     }
 
-    /// Takes only clusters whose names have this prefix. Their names are not shortened. Default: all.
+    /// Announces only clusters whose names have this prefix. The names are not shortened. Default: all.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.config.prefix = prefix.into();
         self
     }
 
-    /// Sets the engine. Default: the engine in the variable `KIND_EXPERIMENTAL_PROVIDER`, or else the first of Docker, nerdctl
-    /// and Podman that is installed. kind chooses in the same way.
+    /// Sets the engine. Default: the engine in the variable `KIND_EXPERIMENTAL_PROVIDER`, otherwise the first of
+    /// Docker, nerdctl and Podman that is installed. kind uses the same rule.
     #[must_use]
     pub fn engine(mut self, engine: Engine) -> Self {
         self.config.engine = Some(engine);
         self
     }
 
-    /// Sets the command line program of the engine: a path, or a name that is looked up in `PATH`. Default:
-    /// [`Engine::program`]. Without [`engine`](Self::engine), the provider runs the program to find out which engine it is.
+    /// Sets the command line program of the engine: a path, or a name that is searched in `PATH`. Default:
+    /// [`Engine::program`]. Without [`engine`](Self::engine), the provider runs the program to find out which engine
+    /// it is.
     #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.config.program = Some(program.into());
         self
     }
 
-    /// Sets an environment variable of the program, such as `DOCKER_HOST`. The program also inherits the variables of this
-    /// process.
+    /// Sets an environment variable of the program, such as `DOCKER_HOST`. The program also inherits the variables of
+    /// this process.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.config.env.push((name.into(), value.into()));
@@ -80,37 +81,37 @@ impl KindProviderBuilder {
         self
     }
 
-    /// Sets how often the provider queries the engine while the event stream is off or broken. Default: 2 s.
+    /// Sets how often the provider queries the engine while it gets no events. Default: 2 s.
     #[must_use]
     pub fn poll_interval_without_events(mut self, interval: Duration) -> Self {
         self.config.poll_without_events = interval;
         self
     }
 
-    /// Sets whether to follow the events of the engine. Default: yes. Without them the provider notices changes by
-    /// [polling](Self::poll_interval_without_events) only.
+    /// Sets whether to follow the events of the engine. Default: yes. Without events, the provider notices changes
+    /// only by [polling](Self::poll_interval_without_events).
     #[must_use]
     pub fn events(mut self, on: bool) -> Self {
         self.config.events = on;
         self
     }
 
-    /// Sets how long one run of the program may take. After that it is killed. Default: 10 s.
+    /// Sets how long one run of the program may take before it is killed. Default: 10 s.
     #[must_use]
     pub fn command_deadline(mut self, deadline: Duration) -> Self {
         self.config.deadline = deadline;
         self
     }
 
-    /// Sets how often the kubeconfig of a running cluster is read again, in case its certificates were renewed in the node.
-    /// Default: 10 minutes.
+    /// Sets how often the kubeconfig of a running cluster is read again, because its certificates may have been
+    /// renewed in the node. Default: 10 minutes.
     #[must_use]
     pub fn refresh_interval(mut self, interval: Duration) -> Self {
         self.config.refresh = interval;
         self
     }
 
-    /// Builds the provider. Does not look for an engine yet.
+    /// Builds the provider. Does not search for an engine yet.
     ///
     /// # Errors
     /// [`KindError`] if an interval or the deadline is zero, or the program is an empty path.

@@ -17,8 +17,9 @@ use crate::error::EngineError;
 const MOST_STDOUT: u64 = 32 << 20;
 /// The most bytes of error output that are kept.
 pub(crate) const MOST_STDERR: u64 = 16 << 10;
-/// The limit for `program -v`, which does not contact the engine.
-const GREETING: Duration = Duration::from_secs(5);
+/// The time limit for `program -v`, which does not contact the engine.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+/// Why a program is expected to be installed after the discovery has begun.
 const WAS_THERE: &str = "it was there when discovery began";
 
 /// A program with its environment and the deadline for its runs.
@@ -29,7 +30,7 @@ pub(crate) struct Cli {
     deadline: Duration,
 }
 
-/// The output of a run that ended by itself.
+/// The output of a run that was not killed.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) success: bool,
@@ -46,12 +47,12 @@ impl Cli {
         }
     }
 
-    /// The program, for people.
+    /// The program, as text for people.
     pub(crate) fn program(&self) -> String {
         self.program.display().to_string()
     }
 
-    /// The first words of a command, for people. The whole command may name a thousand containers.
+    /// The first words of a command, as text for people. The whole command may name a thousand containers.
     pub(crate) fn shown(&self, args: &[impl AsRef<OsStr>]) -> String {
         const MOST: usize = 3;
         let mut shown = self.program();
@@ -65,17 +66,17 @@ impl Cli {
         shown
     }
 
-    /// The output of `program -v`. Does not contact the engine. `chosen`: why it is this program.
-    pub(crate) async fn greeting(&self, chosen: &str) -> Result<String, EngineError> {
+    /// The output of `program -v`. Does not contact the engine. `chosen`: why this program was chosen.
+    pub(crate) async fn version_output(&self, chosen: &str) -> Result<String, EngineError> {
         let args = ["-v"];
-        let deadline = GREETING.min(self.deadline);
+        let deadline = VERSION_TIMEOUT.min(self.deadline);
         match self.run_within(&args, deadline).await {
             Ok(ended) => Ok(String::from_utf8_lossy(&ended.stdout).into_owned()),
             Err(error) => Err(self.error(&args, error, deadline, chosen)),
         }
     }
 
-    /// Runs a command to its end, or to its deadline. Dropping the future kills it.
+    /// Runs a command until it ends, or until its deadline. Dropping the future kills the command.
     pub(crate) async fn run(&self, args: &[impl AsRef<OsStr>]) -> Result<Output, EngineError> {
         let ended = self.run_within(args, self.deadline).await;
         let ended = ended.map_err(|error| self.error(args, error, self.deadline, WAS_THERE))?;
@@ -86,14 +87,14 @@ impl Cli {
         })
     }
 
-    /// Starts a command that runs until it is dropped.
+    /// Starts a command that runs until the returned value is dropped.
     pub(crate) fn follow(&self, args: &[impl AsRef<OsStr>]) -> Result<Running, EngineError> {
         process::start(&mut self.command(args)).map_err(|error| self.not_started(&error, WAS_THERE))
     }
 
-    /// The error for a failed run.
+    /// The error of a failed run.
     pub(crate) fn failed(&self, args: &[impl AsRef<OsStr>], output: &Output) -> EngineError {
-        EngineError::sort(&self.program(), self.shown(args), &output.stderr)
+        EngineError::from_output(&self.program(), self.shown(args), &output.stderr)
     }
 
     fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {

@@ -8,8 +8,8 @@ use serde_json::Value;
 pub(crate) const CLUSTER: &str = "io.x-k8s.kind.cluster";
 /// The label with the role of a container.
 const ROLE: &str = "io.x-k8s.kind.role";
-/// The label with the address at which Docker Desktop exposes the port of the API server. It has precedence over the
-/// port mapping, as in kind.
+/// The label with the address at which Docker Desktop exposes the port of the API server. As in kind, it takes
+/// precedence over the port mapping.
 const DESKTOP: &str = "desktop.docker.io/ports/6443/tcp";
 /// The API server's port in the container.
 const PORT: &str = "6443/tcp";
@@ -22,7 +22,7 @@ pub(crate) struct Node {
     pub(crate) cluster: String,
     pub(crate) role: Role,
     pub(crate) state: State,
-    /// The address of its port 6443 as seen from this process: `host:port`.
+    /// The address of port 6443 as this process reaches it: `host:port`.
     pub(crate) endpoint: Option<String>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum State {
     Running,
     Paused,
     Restarting,
-    /// Created, and never started.
+    /// Created, but never started.
     Created,
     Stopped,
 }
 
-/// The arguments that list the IDs of all containers of kind clusters, stopped ones included.
+/// The arguments that list the IDs of all containers of kind clusters, including stopped ones.
 pub(crate) const LIST: [&str; 6] = [
     "ps",
     "-a",
@@ -54,7 +54,7 @@ pub(crate) const LIST: [&str; 6] = [
     "label=io.x-k8s.kind.cluster",
 ];
 
-/// The IDs that `ps -q` printed.
+/// The IDs in the output of `ps -q`.
 pub(crate) fn ids(stdout: &[u8]) -> Result<Vec<String>, &'static str> {
     let text = std::str::from_utf8(stdout).map_err(|_| "it is not text")?;
     let mut ids = Vec::new();
@@ -83,13 +83,13 @@ pub(crate) fn nodes(stdout: &[u8]) -> Result<Vec<Node>, String> {
     Ok(values.iter().filter_map(node).collect())
 }
 
-// Reads each field by its name instead of a type for the whole: if a future engine writes one field of one
-// container in another form, the other clusters must still be found.
+// Reads each field separately, without a type for the whole. So if a future engine writes a field of one container in
+// another form, the other clusters are still found.
 fn node(value: &Value) -> Option<Node> {
     let id = value["Id"].as_str().filter(|id| !id.is_empty())?;
     let labels = &value["Config"]["Labels"];
     let cluster = labels[CLUSTER].as_str()?;
-    // Docker prints a slash before the name, the other engines don't.
+    // Docker prints a slash before the name. The other engines don't.
     let name = value["Name"].as_str().unwrap_or(id).trim_start_matches('/');
     Some(Node {
         id: id.to_owned(),
@@ -125,13 +125,14 @@ fn endpoint(value: &Value) -> Option<String> {
         .as_str()
         .filter(|label| !label.is_empty())
     {
-        // An address without a host is on this machine.
+        // An address without a host refers to this machine.
         return Some(match desktop.strip_prefix(':') {
             Some(port) => format!("127.0.0.1:{port}"),
             None => desktop.to_owned(),
         });
     }
-    // The current mapping. For a stopped container the configured mapping, which it gets again when it starts.
+    // The current mapping. A stopped container has none, so its configured mapping is used, which it gets again when
+    // it starts.
     let now = binding(&value["NetworkSettings"]["Ports"][PORT]);
     now.or_else(|| binding(&value["HostConfig"]["PortBindings"][PORT]))
 }
@@ -152,7 +153,7 @@ fn binding(bindings: &Value) -> Option<String> {
     })
 }
 
-/// `control-plane` before `control-plane2` before `control-plane10`: the first is the one kind made first.
+/// Sorts `control-plane` before `control-plane2` before `control-plane10`. kind has created the first one first.
 pub(crate) fn by_name(a: &Node, b: &Node) -> Ordering {
     (a.name.len(), &a.name, &a.id).cmp(&(b.name.len(), &b.name, &b.id))
 }

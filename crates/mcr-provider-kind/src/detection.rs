@@ -2,10 +2,10 @@
 
 use crate::{cli::Cli, config::Config, engine::Engine, error::EngineError};
 
-/// The order in which kind looks for engines, so that this provider finds the same engine.
+/// The order in which kind searches for engines. With the same order, this provider finds the same engine.
 const ORDER: [Engine; 3] = [Engine::Docker, Engine::Nerdctl, Engine::Podman];
 
-/// The environment variable that kind's command line reads, too.
+/// The environment variable. kind's command line reads the same one.
 const VARIABLE: &str = "KIND_EXPERIMENTAL_PROVIDER";
 
 /// The engine that was chosen, with its program.
@@ -13,18 +13,19 @@ const VARIABLE: &str = "KIND_EXPERIMENTAL_PROVIDER";
 pub(crate) struct Chosen {
     pub(crate) engine: Engine,
     pub(crate) cli: Cli,
-    /// The other engines that are installed. Empty if an option or the variable chose the engine.
+    /// The other engines that are installed. Empty if an option or the variable has chosen the engine.
     pub(crate) others: Vec<Engine>,
 }
 
-/// Chooses the engine: the option, or else the variable, or else the first installed engine in kind's order.
+/// Chooses the engine: that of the option, otherwise that of the variable, otherwise the first installed one in kind's
+/// order.
 pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     let cli = |engine: Engine| {
         let program = config.program.clone().unwrap_or_else(|| engine.program().into());
         Cli::new(program, config.env.clone().into(), config.deadline)
     };
     if let Some(engine) = config.engine {
-        return wanted(engine, cli(engine), "chosen by the option `engine`").await;
+        return explicitly_chosen(engine, cli(engine), "chosen by the option `engine`").await;
     }
     let variable = config.env.iter().rev().find(|(name, _)| name == VARIABLE);
     let variable = match variable {
@@ -35,14 +36,14 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
         let Some(engine) = ORDER.into_iter().find(|engine| engine.program() == name) else {
             return Err(EngineError::Unknown(name));
         };
-        return wanted(engine, cli(engine), "chosen by KIND_EXPERIMENTAL_PROVIDER").await;
+        return explicitly_chosen(engine, cli(engine), "chosen by KIND_EXPERIMENTAL_PROVIDER").await;
     }
     if config.program.is_some() {
-        // The option names a program without an engine: its version text names the engine. A program with an unknown
-        // text counts as Docker.
+        // The option names a program, but no engine. The output of `-v` shows which engine it is. If that is unknown,
+        // it counts as Docker.
         let probe = cli(Engine::Docker);
-        let announced = probe.greeting("chosen by the option `program`").await?;
-        let engine = Engine::greeted(&announced).unwrap_or(Engine::Docker);
+        let output = probe.version_output("chosen by the option `program`").await?;
+        let engine = Engine::from_version_output(&output).unwrap_or(Engine::Docker);
         tracing::info!(%engine, program = %probe.program(), "looking for kind clusters");
         return Ok(Chosen {
             engine,
@@ -52,8 +53,8 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     }
     let mut installed = Vec::new();
     for engine in ORDER {
-        let announced = cli(engine).greeting("").await;
-        if announced.is_ok_and(|announced| Engine::greeted(&announced) == Some(engine)) {
+        let output = cli(engine).version_output("").await;
+        if output.is_ok_and(|output| Engine::from_version_output(&output) == Some(engine)) {
             installed.push(engine);
         }
     }
@@ -72,8 +73,9 @@ pub(crate) async fn choose(config: &Config) -> Result<Chosen, EngineError> {
     })
 }
 
-async fn wanted(engine: Engine, cli: Cli, why: &str) -> Result<Chosen, EngineError> {
-    cli.greeting(why).await?;
+/// The engine that an option or the variable has chosen.
+async fn explicitly_chosen(engine: Engine, cli: Cli, why: &str) -> Result<Chosen, EngineError> {
+    cli.version_output(why).await?;
     tracing::info!(%engine, program = %cli.program(), chosen_by = why, "looking for kind clusters");
     Ok(Chosen {
         engine,

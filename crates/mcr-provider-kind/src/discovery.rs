@@ -30,19 +30,20 @@ use crate::{
     kubeconfig,
 };
 
-/// The pause between an event and the observation. Events come in groups: the start of a container is five events.
+/// The pause between an event and the observation. Events come in groups: starting a container causes five.
 const QUIET_FOR: Duration = Duration::from_millis(30);
-/// The least time between the starts of two observations, however many events come.
+/// The shortest time between the starts of two observations, however many events there are.
 const BETWEEN_LISTS: Duration = Duration::from_millis(200);
-/// By this time after its start the stream of events delivers events. Another observation then finds the changes before that.
+/// The stream of events needs at most this long to start. Then another observation finds changes from before.
 const EVENTS_BEGUN: Duration = Duration::from_millis(700);
-/// Pauses between two attempts to follow events.
+/// The first and the longest pause between two attempts to follow events.
 const EVENTS_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// A stream of events that lasted so long was good: the next attempt comes after a short pause.
+/// If a stream of events has lasted this long, the next attempt follows after the first pause again.
 const EVENTS_GOOD: Duration = Duration::from_secs(60);
-/// Pauses between two attempts to reach an engine that did not answer in the discovery before.
+/// The first and the longest pause between two attempts to reach an engine with which the previous discovery has
+/// failed.
 const ENGINE_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// How long this discovery tries to reach such an engine before it ends with the error too.
+/// How long a discovery tries to reach such an engine before it ends with the error.
 const ENGINE_GIVE_UP: Duration = Duration::from_secs(60);
 
 /// A discovery.
@@ -63,7 +64,7 @@ impl Running {
         }
     }
 
-    /// The next change. After an error there is no other one. Not cancel safe: dropping the future loses the discovery.
+    /// The next change. An error is the last item. Not cancel safe: dropping the future loses the discovery.
     pub(crate) async fn next(&mut self) -> Result<Change, BoxError> {
         let next = self.advance().await;
         if next.is_err() {
@@ -94,16 +95,16 @@ impl Running {
 
 /// Finds the engine and observes it for the first time.
 ///
-/// The fleet starts a failed discovery again after a growing pause of up to a minute, and logs each failure. So a
+/// The fleet restarts a failed discovery after a growing pause of up to a minute, and logs each failure. So a
 /// discovery that follows a failed one waits for the engine itself: it notices within seconds that the engine is back,
 /// and logs nothing until then.
-async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError> {
+async fn begin(config: &Arc<Config>, follows_failure: bool) -> Result<Work, EngineError> {
     let started = Instant::now();
     let mut backoff = Backoff::new(ENGINE_AGAIN.0, ENGINE_AGAIN.1);
     loop {
         match try_to_begin(config).await {
             Ok(work) => return Ok(work),
-            Err(error) if !patient || started.elapsed() > ENGINE_GIVE_UP => return Err(error),
+            Err(error) if !follows_failure || started.elapsed() > ENGINE_GIVE_UP => return Err(error),
             Err(error) => tracing::debug!(%error, "the engine does not answer yet"),
         }
         sleep(backoff.pause()).await;
@@ -113,7 +114,7 @@ async fn begin(config: &Arc<Config>, patient: bool) -> Result<Work, EngineError>
 async fn try_to_begin(config: &Arc<Config>) -> Result<Work, EngineError> {
     let chosen = choose(config).await?;
     let mut work = Work::new(config.clone(), chosen);
-    // Follows the events before the observation, so that a change during it is not missed.
+    // Follows events before it observes, so that no change during the observation is missed.
     work.follow();
     let nodes = observe(work.cli.clone())
         .await
@@ -136,7 +137,7 @@ struct Work {
     /// When the next observation is due.
     observe_at: Instant,
     reads: FuturesUnordered<BoxFuture<'static, Answer>>,
-    /// How many of `reads` are of clusters that fail.
+    /// How many of `reads` are for clusters whose last read failed.
     failing: usize,
     waiting: VecDeque<Read>,
     synced: bool,
@@ -145,7 +146,7 @@ struct Work {
 /// The admin.conf of a node, or the reason why it can't be read.
 type Answer = (Read, Result<Vec<u8>, ReadError>);
 
-/// The stream of events, if there is one.
+/// The stream of events, if it runs.
 struct Events {
     process: Option<Process>,
     lines: Lines,
@@ -239,7 +240,7 @@ impl Work {
         Ok(changes)
     }
 
-    /// Cancel safe: the running observation, reads and streams stay in `self`.
+    /// Cancel safe: the running observation, reads and streams are kept in `self`.
     async fn wait(&mut self) -> Next {
         let observing = self.observe.is_some();
         let times = [
@@ -279,7 +280,7 @@ impl Work {
             Some(_) => self.config.poll,
             None => self.config.poll_without_events.min(self.config.poll),
         };
-        // If an event has come during the observation, another one is due.
+        // If there was an event during the observation, another observation is due.
         self.observe_at = if self.observe_at > self.observed_at {
             self.observe_at.min(now + poll)
         } else {
@@ -291,7 +292,7 @@ impl Work {
     fn observe_soon(&mut self) {
         let soon = (Instant::now() + QUIET_FOR).max(self.observed_at + BETWEEN_LISTS);
         self.observe_at = if self.observe.is_some() {
-            // A running operation may have an answer already.
+            // The observation that runs may have an outdated answer already.
             soon
         } else {
             self.observe_at.min(soon)
@@ -324,21 +325,21 @@ impl Work {
         events.again_at = Some(Instant::now() + pause);
         let every = self.config.poll_without_events;
         if events.reported {
-            tracing::debug!(engine = %self.engine, why, retry_in = ?pause, "the engine's events broke off again");
+            tracing::debug!(engine = %self.engine, why, retry_in = ?pause, "the stream of the engine's events has ended again");
         } else {
             events.reported = true;
             tracing::info!(
                 engine = %self.engine, why, retry_in = ?pause, asking_every = ?every,
-                "the engine's events broke off; until they are back it is asked more often"
+                "the stream of the engine's events has ended; until it runs again, the engine is polled more often"
             );
         }
-        // The engine may have ended. In any case, changes since the end of the stream are unknown.
+        // The engine may have stopped. In any case, changes since the end of the stream are unknown.
         self.observe_soon();
     }
 }
 
 impl Events {
-    /// Waits for the next event or the end of the stream. Waits for ever if there is no stream.
+    /// Waits for the next event, or for the end of the stream. Without a stream, waits for ever.
     async fn next(&mut self) -> Next {
         let Some(process) = &mut self.process else {
             return std::future::pending().await;
@@ -351,19 +352,19 @@ impl Events {
             Ok(count) => return Next::Event(self.lines.take(&self.buffer[..count])),
             Err(error) => return Next::EventsBroke(error.to_string()),
         }
-        // The program ended, so its error output is complete, unless a child of it holds the pipe open.
-        let mut announced = Vec::new();
-        let complaint = process::begin(process.stderr.take(), MOST_STDERR, &mut announced);
-        tokio::time::timeout(Duration::from_millis(100), complaint)
+        // The program has ended, so its error output is complete, unless a child process keeps the pipe open.
+        let mut stderr = Vec::new();
+        let reading = process::begin(process.stderr.take(), MOST_STDERR, &mut stderr);
+        tokio::time::timeout(Duration::from_millis(100), reading)
             .await
             .ok();
-        Next::EventsBroke(one_line(&String::from_utf8_lossy(&announced)))
+        Next::EventsBroke(one_line(&String::from_utf8_lossy(&stderr)))
     }
 }
 
 /// Lists all nodes.
 async fn observe(cli: Cli) -> Result<Vec<Node>, EngineError> {
-    /// The second command fails if a node is removed between the two commands. A few tries are enough for that.
+    /// The second command fails if a node is removed between the two commands. Then both are repeated.
     const TRIES: usize = 5;
     let garbage = |args: &[String], problem: String| EngineError::Garbage {
         command: cli.shown(args),
@@ -398,17 +399,17 @@ async fn read(engine: Engine, cli: Cli, read: Read) -> Answer {
     let result = match cli.run(&args).await {
         Ok(output) if output.success => Ok(output.stdout),
         Ok(output) if is_gone(&output.stderr) => Err(ReadError::Gone),
-        Ok(output) => Err(ReadError::Failed(not_read(engine, &output.stderr))),
+        Ok(output) => Err(ReadError::Failed(read_failure(engine, &output.stderr))),
         Err(error) => Err(ReadError::Failed(error.to_string())),
     };
     (read, result)
 }
 
-fn not_read(engine: Engine, stderr: &str) -> String {
+fn read_failure(engine: Engine, stderr: &str) -> String {
     let low = stderr.to_lowercase();
     if low.contains("no such file") && low.contains("admin.conf") {
         "it is not there yet: kind is making the cluster, or was interrupted; it is read again, and if it does not come, \
-         delete the cluster and make it anew"
+         delete the cluster and create it again"
             .to_owned()
     } else {
         format!("{engine} reports: {}", one_line(stderr))

@@ -24,25 +24,25 @@ impl Engine {
         }
     }
 
-    /// The engine of a program that prints this for `-v`. A `docker` that is an alias of Podman prints `podman
+    /// The engine of a program with this output of `-v`. A `docker` that is an alias of Podman prints `podman
     /// version`.
-    pub(crate) fn greeted(announced: &str) -> Option<Self> {
-        const GREETINGS: [(&str, Engine); 4] = [
+    pub(crate) fn from_version_output(output: &str) -> Option<Self> {
+        const VERSION_PREFIXES: [(&str, Engine); 4] = [
             ("Docker version", Engine::Docker),
             ("nerdctl version", Engine::Nerdctl),
             ("finch version", Engine::Nerdctl),
             ("podman version", Engine::Podman),
         ];
-        let mut known = GREETINGS.iter();
+        let mut known = VERSION_PREFIXES.iter();
         known
-            .find(|(greeting, _)| announced.starts_with(greeting))
+            .find(|(prefix, _)| output.starts_with(prefix))
             .map(|(_, engine)| *engine)
     }
 
-    /// The arguments that print the events of the engine, as one JSON object in each line.
+    /// The arguments that print the events of the engine, as one JSON object per line.
     ///
-    /// Only Docker filters by label: Podman finds no event for a label without a value (seen with 4.3), and nerdctl has no
-    /// such filter. [`events::matters`](crate::events::matters) filters their events.
+    /// Only Docker filters by label. Podman finds no events for a label without a value (tested with 4.3), and nerdctl
+    /// has no such filter. [`causes_observation`](crate::events::causes_observation) filters the events of both.
     pub(crate) fn events(self) -> &'static [&'static str] {
         match self {
             Self::Docker => &[

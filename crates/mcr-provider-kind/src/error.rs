@@ -14,7 +14,7 @@ pub enum KindError {
     Program,
 }
 
-/// The error of a query of the container engine. Every discovery that fails ends with such an error.
+/// The error of a query to the container engine. Every discovery that fails ends with this error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -53,7 +53,7 @@ pub enum EngineError {
         program: String,
         /// The last line of its error output.
         announced: String,
-        /// Names of the other installed engines, as part of a sentence; may be empty.
+        /// The names of the other installed engines, as part of a sentence. May be empty.
         hint: String,
     },
     /// This user may not use the socket of the engine.
@@ -66,7 +66,7 @@ pub enum EngineError {
         program: String,
         /// The last line of its error output.
         announced: String,
-        /// Names of the other installed engines, as part of a sentence; may be empty.
+        /// The names of the other installed engines, as part of a sentence. May be empty.
         hint: String,
     },
     /// The command did not finish before its deadline.
@@ -107,9 +107,9 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Finds the error for the error output of a failed program. Engines have no exit codes for these errors: they exit
-    /// with 1 or 125.
-    pub(crate) fn sort(program: &str, command: String, stderr: &str) -> Self {
+    /// Derives the error from the error output of a failed program. The exit code does not distinguish these errors:
+    /// it is always 1 or 125.
+    pub(crate) fn from_output(program: &str, command: String, stderr: &str) -> Self {
         let announced = one_line(stderr);
         let low = stderr.to_lowercase();
         let any = |words: &[&str]| words.iter().any(|word| low.contains(word));
@@ -141,7 +141,7 @@ impl EngineError {
         }
     }
 
-    /// Adds the names of the other installed engines to errors that the choice of another engine may solve.
+    /// Adds the names of the other installed engines to errors that another engine may solve.
     pub(crate) fn with_others(mut self, others: &[crate::engine::Engine]) -> Self {
         if let (Self::Unreachable { hint, .. } | Self::Forbidden { hint, .. }, false) =
             (&mut self, others.is_empty())
@@ -157,7 +157,7 @@ impl EngineError {
     }
 }
 
-/// The last line of an output that is not empty, as part of a sentence.
+/// The last non-empty line of an output, as part of a sentence.
 pub(crate) fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
     match line {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn sorted(stderr: &str) -> String {
-        EngineError::sort("docker", "docker ps".to_owned(), stderr)
+        EngineError::from_output("docker", "docker ps".to_owned(), stderr)
             .with_others(&[crate::engine::Engine::Podman])
             .to_string()
     }

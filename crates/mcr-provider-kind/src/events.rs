@@ -1,19 +1,19 @@
 //! Decides which events of the engine cause an observation.
 //!
-//! An event only causes an observation, which queries the current state; the content of the event is not used. So events that
-//! are lost, doubled or late do no harm, and the three engines with their different events need no state machine each.
+//! An event only causes an observation, which queries the current state; the content of the event is not used. So
+//! lost, repeated or late events do no harm, and the different events of the three engines need no state machines.
 
 use serde_json::Value;
 
 use crate::containers::CLUSTER;
 
 /// The most bytes of a line. Every event is shorter.
-const MOST: usize = 256 << 10;
+const MAX_LINE: usize = 256 << 10;
 
-/// Splits the stream into lines. A line that is too long is dropped, and causes an observation.
+/// Splits the stream into lines. A line that is too long is dropped and causes an observation.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     too_long: bool,
 }
 
@@ -24,8 +24,8 @@ impl Lines {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             self.append(&rest[..end]);
-            observe |= self.too_long || matters(&self.begun);
-            self.begun.clear();
+            observe |= self.too_long || causes_observation(&self.partial_line);
+            self.partial_line.clear();
             self.too_long = false;
             rest = &rest[end + 1..];
         }
@@ -34,24 +34,24 @@ impl Lines {
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        if self.too_long || self.begun.len() + bytes.len() > MOST {
+        if self.too_long || self.partial_line.len() + bytes.len() > MAX_LINE {
             self.too_long = true;
-            self.begun = Vec::new();
+            self.partial_line = Vec::new();
         } else {
-            self.begun.extend_from_slice(bytes);
+            self.partial_line.extend_from_slice(bytes);
         }
     }
 }
 
-/// Whether a line causes an observation. A line that can't be parsed does.
-pub(crate) fn matters(line: &[u8]) -> bool {
+/// Whether a line causes an observation. A line that can't be parsed does cause one.
+pub(crate) fn causes_observation(line: &[u8]) -> bool {
     if line.trim_ascii().is_empty() {
         return false;
     }
     let Ok(event) = serde_json::from_slice::<Value>(line) else {
         return true;
     };
-    // Docker has the labels in Actor.Attributes, Podman in Attributes. nerdctl has none.
+    // Docker has the labels in Actor.Attributes, Podman in Attributes. nerdctl has no labels.
     for attributes in [&event["Actor"]["Attributes"], &event["Attributes"]] {
         if attributes
             .as_object()
@@ -61,14 +61,14 @@ pub(crate) fn matters(line: &[u8]) -> bool {
         }
     }
     if let Some(topic) = event["Topic"].as_str() {
-        return containerd(topic, &event["Event"]);
+        return containerd_event_matters(topic, &event["Event"]);
     }
     if event["Type"].as_str().is_some_and(|what| what != "container") {
         return false;
     }
     let action = event["Action"].as_str().or(event["Status"].as_str());
     let Some(action) = action else { return true };
-    // Events that cause no observation. The most important are `exec_…` and `exec`: the provider itself runs `exec` to read a
+    // Events that cause no observation. `exec_…` and `exec` must be among them: the provider runs `exec` to read a
     // node, and would trigger itself for ever.
     const NOISE: [&str; 16] = [
         "exec", "health", "top", "attach", "detach", "resize", "kill", "copy", "archive", "extract",
@@ -77,15 +77,15 @@ pub(crate) fn matters(line: &[u8]) -> bool {
     !NOISE.iter().any(|noise| action.starts_with(noise))
 }
 
-/// nerdctl prints the events of containerd.
-fn containerd(topic: &str, event: &Value) -> bool {
+/// Whether an event of nerdctl matters. nerdctl prints the events of containerd.
+fn containerd_event_matters(topic: &str, event: &Value) -> bool {
     match topic {
         "/tasks/exit" | "/tasks/delete" => {
             let parsed = event
                 .as_str()
                 .and_then(|text| serde_json::from_str::<Value>(text).ok());
             let event = parsed.as_ref().unwrap_or(event);
-            // The end of a command in a container has an ID of its own.
+            // The end of a command in a container has an ID that differs from the container's.
             match (event["id"].as_str(), event["container_id"].as_str()) {
                 (Some(id), Some(container)) => id.is_empty() || id == container,
                 _ => true,
@@ -93,7 +93,7 @@ fn containerd(topic: &str, event: &Value) -> bool {
         }
         "/containers/create" | "/containers/update" | "/containers/delete" | "/tasks/start"
         | "/tasks/oom" | "/tasks/paused" | "/tasks/resumed" => true,
-        // Images, snapshots, content, commands that start.
+        // Events of images, snapshots and content, and starts of commands.
         _ => false,
     }
 }
@@ -123,7 +123,9 @@ mod tests {
                 .unwrap_or_default()
                 .to_owned()
         };
-        lines.map(|line| (word(line), matters(line.as_bytes()))).collect()
+        lines
+            .map(|line| (word(line), causes_observation(line.as_bytes())))
+            .collect()
     }
 
     /// The words of a text, and whether each is a reason to observe, marked with `!`.
@@ -158,14 +160,14 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_a_reason_and_what_is_endless_too() {
-        assert!(matters(b"Error: something"));
-        assert!(matters(br#"{"Action": "something new"}"#));
-        assert!(matters(b"[]"));
-        assert!(!matters(b" \r"));
+        assert!(causes_observation(b"Error: something"));
+        assert!(causes_observation(br#"{"Action": "something new"}"#));
+        assert!(causes_observation(b"[]"));
+        assert!(!causes_observation(b" \r"));
         let mut lines = Lines::default();
-        for _ in 0..MOST / 1000 + 10 {
+        for _ in 0..MAX_LINE / 1000 + 10 {
             assert!(!lines.take(&[b'x'; 1000]));
-            assert!(lines.begun.len() <= MOST);
+            assert!(lines.partial_line.len() <= MAX_LINE);
         }
         assert!(lines.take(b"\n"));
         assert!(!lines.take(b"\n"));

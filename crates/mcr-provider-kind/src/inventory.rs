@@ -1,5 +1,5 @@
-//! The clusters that a discovery knows. It decides what to announce and which admin.conf to read next. No I/O, and no clock
-//! of its own.
+//! The clusters of a discovery. Decides what to announce and which admin.conf to read next. No I/O: the caller passes
+//! the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,7 +12,7 @@ use mcr_core::{BrokenCluster, Change, ClusterName, ClusterSpec, EndpointAccess, 
 use crate::{
     containers::{Node, Role, State, by_name},
     engine::Engine,
-    kubeconfig::{reached_at, without_credentials},
+    kubeconfig::{with_server, without_credentials},
 };
 
 /// The property that names the engine.
@@ -25,7 +25,7 @@ pub(crate) struct Inventory {
     prefix: String,
     refresh: Duration,
     clusters: BTreeMap<ClusterName, Cluster>,
-    /// Labels that are no valid cluster names, so that each is logged once.
+    /// Labels that are not valid cluster names. Each is logged once.
     refused: BTreeSet<String>,
 }
 
@@ -34,26 +34,26 @@ pub(crate) struct Inventory {
 struct Cluster {
     view: View,
     identity: Arc<str>,
-    /// The control planes at the last observation. While one of them is left, the cluster is the same.
+    /// The control planes in the last observation. As long as one of them exists, it is the same cluster.
     control_planes: BTreeSet<String>,
-    /// The admin.conf that was read last.
+    /// The last admin.conf that was read.
     conf: Option<Vec<u8>>,
     /// Why the admin.conf could not be read or used.
     trouble: Option<Arc<str>>,
-    /// The node that is being read.
+    /// The node whose admin.conf is being read.
     reading: Option<String>,
-    /// Since when reading has failed.
+    /// Since when reading the admin.conf has failed.
     failing_since: Option<Instant>,
     read_at: Option<Instant>,
     announced: Option<Announced>,
 }
 
-/// The state of a cluster, as its containers show it.
+/// The state of a cluster, derived from its containers.
 #[derive(Debug, Clone, PartialEq)]
 enum View {
     /// The cluster can't be used, for this reason.
     Useless(Arc<str>),
-    /// The cluster is switched off, for this reason.
+    /// The cluster is stopped, for this reason.
     Off {
         endpoint: Option<String>,
         reason: &'static str,
@@ -84,19 +84,19 @@ enum Announced {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) cluster: ClusterName,
-    /// The container's ID.
+    /// The ID of the container.
     pub(crate) node: String,
-    /// Whether reading has failed for so long that nobody is making the cluster.
+    /// Whether reading has failed for so long that kind can't be creating the cluster any more.
     pub(crate) failing: bool,
 }
 
-/// In this time after its first reading failed, a cluster that is being made has its admin.conf.
+/// While kind creates a cluster, the admin.conf appears within this time after the first failed reading.
 const BEING_MADE: Duration = Duration::from_secs(60);
 /// The most kubeconfigs that are read at once.
 const READS_AT_ONCE: usize = 4;
 
-/// The read to begin now, if there is a place for it beside those that run. Reads of failing clusters come last and take at most half of
-/// the places, because each may hang until its limit.
+/// The next read, if another one may run. Reads of failing clusters come last and use at most half of the slots,
+/// because each may hang until its time limit.
 pub(crate) fn next_read(waiting: &mut VecDeque<Read>, running: usize, failing: usize) -> Option<Read> {
     if running >= READS_AT_ONCE {
         return None;
@@ -109,7 +109,7 @@ pub(crate) fn next_read(waiting: &mut VecDeque<Read>, running: usize, failing: u
 /// Why an admin.conf could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The node is gone or was stopped: the next observation shows which.
+    /// The node is gone or was stopped. The next observation shows which.
     Gone,
     /// The text completes "admin.conf of node x can't be read: ".
     Failed(String),
@@ -162,8 +162,8 @@ impl Inventory {
                     cluster.update(view, control_planes, now)
                 }
                 known => {
-                    // All its control planes are gone. The old cluster is gone with them, even if another one has its
-                    // name.
+                    // All control planes of the cluster are gone, so the cluster is gone, even if another cluster has
+                    // its name.
                     if matches!(
                         known,
                         Some(Cluster {
@@ -184,7 +184,7 @@ impl Inventory {
         changes
     }
 
-    /// The admin.conf files to read now. They count as being read until [`read`](Self::read) takes the result.
+    /// The admin.conf files to read now. Each counts as being read until [`read`](Self::read) gets the result.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<Read> {
         let mut reads = Vec::new();
         for (name, cluster) in &mut self.clusters {
@@ -205,7 +205,7 @@ impl Inventory {
         reads
     }
 
-    /// The time of the next reading.
+    /// When the next reading is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let waiting = self
             .clusters
@@ -214,7 +214,7 @@ impl Inventory {
         waiting.filter_map(|cluster| cluster.read_at).min()
     }
 
-    /// Applies an admin.conf that was read. `jitter` is between 0 and 1.
+    /// Applies the result of reading an admin.conf. `jitter` is between 0 and 1.
     pub(crate) fn read(
         &mut self,
         read: &Read,
@@ -231,11 +231,11 @@ impl Inventory {
             return None;
         };
         if *node != read.node {
-            // Another node has replaced this node meanwhile, and `read_at` is the time of that node's reading.
+            // Meanwhile another node has replaced this node, and `read_at` belongs to the new one.
             return None;
         }
         let trouble = match result {
-            Ok(yaml) => match reached_at(&yaml, endpoint) {
+            Ok(yaml) => match with_server(&yaml, endpoint) {
                 Ok(_) => {
                     cluster.conf = Some(yaml);
                     None
@@ -275,7 +275,7 @@ impl Inventory {
 
     fn announce(&mut self, name: &ClusterName) -> Option<Change> {
         let cluster = self.clusters.get_mut(name)?;
-        let (announced, change) = cluster.words(name, self.engine)?;
+        let (announced, change) = cluster.announcement(name, self.engine)?;
         if cluster.announced.as_ref() == Some(&announced) {
             return None;
         }
@@ -310,8 +310,8 @@ impl Cluster {
             _ => None,
         };
         if readable(&view).is_some() && readable(&view) != readable(&self.view) {
-            // Another node, or the node runs again: the last admin.conf may be outdated. It stays in use until the new
-            // one has been read.
+            // The node is another one, or was started again, so the last admin.conf may be outdated. It stays in use
+            // until the new one was read.
             self.reading = None;
             self.trouble = None;
             self.failing_since = None;
@@ -322,7 +322,7 @@ impl Cluster {
     }
 
     /// The announcement of the cluster. `None` during the first reading.
-    fn words(&self, name: &ClusterName, engine: Engine) -> Option<(Announced, Change)> {
+    fn announcement(&self, name: &ClusterName, engine: Engine) -> Option<(Announced, Change)> {
         let object = format!("kind cluster {name} in {engine}");
         let broken = |error: Arc<str>| {
             let change = BrokenCluster::new(name.clone(), object.as_str(), &error);
@@ -337,8 +337,8 @@ impl Cluster {
         let (access, off) = match &self.view {
             View::Useless(why) => return broken(why.clone()),
             View::Off { endpoint, reason } => {
-                // The admin.conf of a stopped node can't be read. The announcement has the last one, or only the
-                // address if there is none: the fleet does not connect to a suspended cluster.
+                // The admin.conf of a stopped node can't be read. The announcement contains the last one, or only the
+                // address if there is none. The fleet does not connect to a suspended cluster.
                 let known = self.conf_at(endpoint.as_deref());
                 let access =
                     known.or_else(|| without_credentials(endpoint.as_deref().unwrap_or("127.0.0.1:6443")));
@@ -370,11 +370,11 @@ impl Cluster {
     }
 
     fn conf_at(&self, endpoint: Option<&str>) -> Option<EndpointAccess> {
-        reached_at(self.conf.as_ref()?, endpoint?).ok()
+        with_server(self.conf.as_ref()?, endpoint?).ok()
     }
 }
 
-/// `nodes` are those of one cluster, in kind's order.
+/// `nodes` are the nodes of one cluster, in the order of kind.
 fn view(nodes: &[Node]) -> View {
     let control_planes = || nodes.iter().filter(|node| node.role == Role::ControlPlane);
     let several = control_planes().count() > 1;
@@ -392,7 +392,7 @@ fn view(nodes: &[Node]) -> View {
         );
     }
     let running = control_planes().find(|node| node.state == State::Running);
-    // Without a running control plane any of their addresses is right, because the fleet does not connect.
+    // If no control plane runs, any of their addresses will do, because the fleet does not connect.
     let front = balancer.or(running).or_else(|| control_planes().next());
     let endpoint = front.and_then(|node| node.endpoint.clone());
     let off = |reason| View::Off {
@@ -405,7 +405,7 @@ fn view(nodes: &[Node]) -> View {
             _ if any(State::Restarting) => off("its node is restarting"),
             _ if any(State::Created) && !any(State::Stopped) && !any(State::Paused) => View::Useless(
                 "its node was made and has not been started yet: kind is making the cluster, or was interrupted; if it stays \
-                 so, delete the cluster and make it anew"
+                 so, delete the cluster and create it again"
                     .into(),
             ),
             false if any(State::Paused) => off("its node is paused"),
@@ -432,8 +432,8 @@ fn view(nodes: &[Node]) -> View {
     }
 }
 
-/// The pause after a failed reading. It grows with the time since the first failure: a cluster that is being
-/// made is complete within seconds, and one that was left half-made stays so.
+/// The pause after a failed reading. It grows with the time since the first failure: a cluster that is being created
+/// is complete within seconds, but a half-created one stays incomplete.
 fn pause(failing: Duration, jitter: f64) -> Duration {
     const LEAST: Duration = Duration::from_millis(200);
     const MOST: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Turns the admin.conf of a node into a kubeconfig that works outside of the node.
+//! Converts the admin.conf of a node into a kubeconfig that works outside of the node.
 
 use mcr_core::{AccessError, AccessPolicy, AddressPolicy, EndpointAccess, KubeconfigAccess, Trust};
 use serde_json::{Value, json};
@@ -19,15 +19,16 @@ pub(crate) enum ConfError {
     Access(#[from] AccessError),
 }
 
-/// Replaces the server in a kubeconfig: the file has the name of the node, which only the other nodes can resolve.
+/// Replaces the server in a kubeconfig, because the file contains the name of the node, which only other nodes can
+/// resolve.
 ///
-/// **Trust.** Anyone who can start a container with kind's labels controls this file, and images of nodes come from
-/// anywhere. kubeadm writes all data into the file itself, so this function checks the file by the rules for untrusted
-/// kubeconfigs: no programs, no files, no proxies, no unverified TLS. It leaves out one rule: addresses of this machine
-/// are allowed, because kind's API servers are there. Those of metadata services are not: a label of the container can
-/// name any address. A file that passes has no other field for which trust matters. It is announced as trusted, because the
-/// fleet's policy would refuse the address in an untrusted one.
-pub(crate) fn reached_at(yaml: &[u8], endpoint: &str) -> Result<EndpointAccess, ConfError> {
+/// **Trust.** Anyone who can start a container with kind's labels controls this file, and node images come from
+/// anywhere. kubeadm writes all data inline. So this function checks the file by the rules for untrusted kubeconfigs:
+/// no programs, no files, no proxies, no unverified TLS. There is one exception: addresses of this machine are allowed,
+/// because kind's API servers listen there. Addresses of metadata services are not allowed, because a label of the
+/// container can name any address. No other field of a file that passes depends on trust. The access is announced as
+/// trusted, because the fleet's policy would refuse the address in an untrusted one.
+pub(crate) fn with_server(yaml: &[u8], endpoint: &str) -> Result<EndpointAccess, ConfError> {
     let text = std::str::from_utf8(yaml).map_err(|_| ConfError::Syntax { line: 1 })?;
     if text.trim().is_empty() {
         return Err(ConfError::Empty);
@@ -88,7 +89,7 @@ users:
 
     #[test]
     fn the_server_is_where_the_port_is_mapped_and_all_else_stays() {
-        let access = reached_at(GOOD.as_bytes(), "127.0.0.1:43981").unwrap();
+        let access = with_server(GOOD.as_bytes(), "127.0.0.1:43981").unwrap();
         assert_eq!(access.trust, Trust::Trusted);
         let shown = mcr_testkit::discovery::address_and_token(&access.into());
         assert_eq!(shown, "https://127.0.0.1:43981/ s3cret");
@@ -102,7 +103,7 @@ users:
             "{client-certificate: /etc/s3cret, client-key: /etc/s3cret}",
         ] {
             let error =
-                reached_at(GOOD.replace("{token: s3cret}", evil).as_bytes(), "127.0.0.1:1").unwrap_err();
+                with_server(GOOD.replace("{token: s3cret}", evil).as_bytes(), "127.0.0.1:1").unwrap_err();
             assert!(
                 error.to_string().contains("untrusted kubeconfigs may not"),
                 "{error}"
@@ -114,7 +115,7 @@ users:
             "certificate-authority: /ca",
         ] {
             let evil = GOOD.replace("{server: ", &format!("{{{evil}, server: "));
-            let error = reached_at(evil.as_bytes(), "127.0.0.1:1").unwrap_err();
+            let error = with_server(evil.as_bytes(), "127.0.0.1:1").unwrap_err();
             assert!(error.to_string().contains("may not"), "{error}");
         }
     }
@@ -131,20 +132,22 @@ users:
             "users: [{user: {token: s3cret",
             "[]",
         ] {
-            let error = reached_at(bad.as_bytes(), "127.0.0.1:1").unwrap_err().to_string();
+            let error = with_server(bad.as_bytes(), "127.0.0.1:1")
+                .unwrap_err()
+                .to_string();
             assert!(!error.contains("s3cret"), "{error}");
         }
-        assert!(reached_at(&[0xff, 0xfe], "127.0.0.1:1").is_err());
+        assert!(with_server(&[0xff, 0xfe], "127.0.0.1:1").is_err());
         for endpoint in [
             "not a host",
             "169.254.169.254:443",
             "[::ffff:169.254.169.254]:443",
             "a@127.0.0.1:1",
         ] {
-            assert!(reached_at(GOOD.as_bytes(), endpoint).is_err(), "{endpoint}");
+            assert!(with_server(GOOD.as_bytes(), endpoint).is_err(), "{endpoint}");
         }
         for end in 0..GOOD.len() - 1 {
-            if let Err(error) = reached_at(&GOOD.as_bytes()[..end], "127.0.0.1:1") {
+            if let Err(error) = with_server(&GOOD.as_bytes()[..end], "127.0.0.1:1") {
                 assert!(!error.to_string().contains("s3cret"), "{error}");
             }
         }

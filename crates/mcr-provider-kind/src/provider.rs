@@ -12,18 +12,19 @@ use crate::{config::Config, discovery::Running, doctor::KindDoctor};
 /// A provider of the clusters that kind has created in a container engine.
 ///
 /// # Cancellation
-/// A discovery has no task of its own. Dropping it, or cancelling its token, kills the command line programs that it runs.
+/// A discovery has no task of its own. Dropping it, or cancelling its token, kills the command line programs that it
+/// runs.
 #[derive(Clone)]
 pub struct KindProvider {
     pub(crate) name: Arc<str>,
     pub(crate) config: Arc<Config>,
-    /// Whether the last discovery ended with an error.
+    /// Whether the last discovery has ended with an error.
     pub(crate) failed: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for KindProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Does not show the environment, which may contain secrets.
+        // The environment is left out, because it may contain secrets.
         f.debug_struct("KindProvider")
             .field("name", &self.name)
             .field("engine", &self.config.engine)
@@ -58,7 +59,7 @@ impl Provider for KindProvider {
         )
     }
 
-    /// Starts a discovery. Poll it within a tokio runtime with enabled time and I/O drivers.
+    /// Starts a discovery. Poll it within a tokio runtime that has its time and I/O drivers enabled.
     fn discover(&self, stop: CancellationToken) -> Discovery {
         let running = Running::new(self.config.clone(), self.failed.clone());
         stream::try_unfold(running, async |mut running| {

@@ -17,7 +17,7 @@ const SECRETS: Kind = Kind {
     plural: "secrets",
     kind: "Secret",
     api: "",
-    keeps: "",
+    deletion_note: "",
 };
 
 const RIGHTS: &[Right<'static>] = &[Right::new("secrets", &["list", "watch"]), Right::EVENTS];
@@ -124,17 +124,17 @@ impl Doctor for KubeconfigDoctor {
     fn obstacle<'a>(&'a self, of: InHub<'a>, _: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {
         let label = &self.label;
         let secret = format!("there is a Secret {}/{}", of.namespace, of.name);
-        let saw = of.object.and_then(|object| {
+        let message = of.object.and_then(|object| {
             let value = &object["metadata"]["labels"][label];
             if value.is_null() {
                 return Some(format!("{secret}, but without the label {label}=true"));
             }
             (*value != "true").then(|| format!("{secret}, but its label {label} is {value} and not \"true\""))
         });
-        Box::pin(std::future::ready(saw.map(|saw| Obstacle {
+        Box::pin(std::future::ready(message.map(|message| Obstacle {
             level: Level::Problem,
             cause: "label",
-            saw,
+            message,
         })))
     }
 }

@@ -14,7 +14,7 @@ pub struct MultiProviderBuilder {
 }
 
 impl MultiProvider {
-    /// A builder, to set children, another name or another separator.
+    /// A builder, to add children and to set another name or separator.
     pub fn builder() -> MultiProviderBuilder {
         MultiProviderBuilder {
             name: "multi".into(),
@@ -57,7 +57,7 @@ impl MultiProviderBuilder {
         self
     }
 
-    /// Sets how long a cluster stays after its child, started again, no longer announces it. Default: 30 s.
+    /// Sets how long a cluster stays if its child was restarted and no longer announces it. Default: 30 s.
     #[must_use]
     pub fn removal_grace(mut self, grace: Duration) -> Self {
         self.options.removal_grace = grace;

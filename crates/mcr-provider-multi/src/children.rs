@@ -17,7 +17,7 @@ pub(crate) type Children = BTreeMap<Arc<str>, Child>;
 /// A child that every discovery should run.
 #[derive(Clone)]
 pub(crate) struct Child {
-    /// Another child of the same name has another number.
+    /// A number that no other child has, not even a later one with the same name.
     pub(crate) id: ProviderId,
     pub(crate) provider: Arc<dyn Provider>,
 }

@@ -1,4 +1,5 @@
-//! One discovery of all children. It has no task and no channel: children are polled with it and dropped with it.
+//! One discovery of all children. It has no task and no channel: it polls the children itself and drops them when it
+//! is dropped.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::{
 };
 
 pub(crate) struct Running {
-    // Dropped first: they are what runs.
+    // Dropped first, because these futures run the children.
     tasks: FuturesUnordered<BoxFuture<'static, ()>>,
     discovering: Discovering<Queue>,
     children: watch::Receiver<Children>,
@@ -25,7 +26,7 @@ pub(crate) struct Running {
     engine: Engaged,
 }
 
-/// The engine of a discovery, which the next discovery may have when this is dropped.
+/// The engine of a discovery. When this value is dropped, the next discovery may use the engine.
 struct Engaged(Arc<Engine>);
 
 impl Drop for Engaged {
@@ -34,7 +35,7 @@ impl Drop for Engaged {
     }
 }
 
-/// Children that `Synced` waits for, and until when.
+/// The children that `Synced` waits for, and the end of the wait.
 struct SyncBarrier {
     children: Vec<ProviderId>,
     deadline: Instant,
@@ -57,10 +58,10 @@ impl Running {
         }
     }
 
-    /// The next change. Cancel safe: what was not returned is returned by the next call.
+    /// The next change. Cancel safe: a change that was not returned is returned by the next call.
     pub(crate) async fn next(&mut self) -> Change {
         loop {
-            // The registry may be gone, and with it all that can change.
+            // The registry may be dropped. Then the children can't change any more.
             if self.children.has_changed().unwrap_or_default() {
                 let children = self.children.borrow_and_update().clone();
                 self.engine.0.follow(&children);
@@ -89,7 +90,7 @@ impl Running {
                 }
             };
             tokio::select! {
-                // What is announced comes before the wait for more.
+                // Pending announcements come first.
                 biased;
                 task = self.discovering.next() => self.tasks.push(task),
                 Some(()) = self.tasks.next(), if !self.tasks.is_empty() => {}
@@ -100,7 +101,7 @@ impl Running {
         }
     }
 
-    /// Whether `Synced` is due: all children of the start have synced or were removed, or the time is over.
+    /// Whether `Synced` is due: all initial children have synced or were removed, or the time has passed.
     fn all_synced(&mut self) -> bool {
         let set = &self.engine.0.set;
         self.synced.as_mut().is_some_and(|barrier| {

@@ -17,7 +17,7 @@ use crate::{
     status::{ChildState, ChildStatus},
 };
 
-/// One discovery runs it at a time. It remembers the clusters of the children for the next discovery.
+/// Runs the children of one discovery at a time, and remembers their clusters for the next discovery.
 pub(crate) struct Engine {
     pub(crate) set: Arc<ProviderSet<Queue>>,
     running: AtomicBool,
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Whether the engine was idle, and now runs.
+    /// Marks the engine as running. Returns false if it was running already.
     pub(crate) fn begin(&self) -> bool {
         let idle = !self.running.swap(true, Ordering::SeqCst);
         if idle {
@@ -44,10 +44,10 @@ impl Engine {
         self.running.store(false, Ordering::SeqCst);
     }
 
-    /// Adds the children that are new to the set, and removes those that are gone.
+    /// Adds new children to the set, and removes children that are gone.
     pub(crate) fn follow(&self, children: &Children) {
         let ids: BTreeSet<ProviderId> = children.values().map(|child| child.id).collect();
-        // First those that go: a new child may have the name of an old one.
+        // Removals come first, because a new child may have the name of an old one.
         for gone in self.set.ids().into_iter().filter(|id| !ids.contains(id)) {
             self.set.remove(gone);
         }
@@ -56,8 +56,8 @@ impl Engine {
         }
     }
 
-    /// Announces the clusters of earlier discoveries that this one has not announced, if their child has not synced, or
-    /// holds them. A listener would take them for gone.
+    /// Announces clusters of earlier discoveries that this one has not announced, if their child has not synced or
+    /// holds them. Otherwise a listener would consider them gone.
     pub(crate) fn announce_rest(&self) {
         for id in self.set.ids() {
             let Some(status) = self.set.status(id) else {
@@ -65,7 +65,7 @@ impl Engine {
             };
             let known = self.set.known(id);
             if !status.synced {
-                tracing::warn!(child = %status.name, known = known.len(), "a child has not announced all its clusters yet; those known from before stay until it does");
+                tracing::warn!(child = %status.name, known = known.len(), "a child has not announced all its clusters yet; the clusters of its earlier discoveries stay until it has");
             }
             for cluster in known.into_iter().filter(|cluster| cluster.held || !status.synced) {
                 if !self.set.sink().pending.lock().announced.contains(&cluster.name) {
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// The status of a child. `None` if the set does not have it yet.
+    /// The status of a child. `None` if the set does not contain the child yet.
     pub(crate) fn status(&self, name: &Arc<str>, id: ProviderId) -> Option<ChildStatus> {
         let status = self.set.status(id)?;
         let known = self.set.known(id);
@@ -103,8 +103,8 @@ impl Engine {
     }
 }
 
-/// The changes that a discovery has still to announce. A child waits until they are announced, so they are never more than
-/// the clusters that there are.
+/// The changes that a discovery has not announced yet. A child waits until its changes are announced, so there are
+/// never more changes than clusters.
 #[derive(Default)]
 pub(crate) struct Queue {
     pending: Mutex<Pending>,
@@ -120,7 +120,8 @@ struct Pending {
 }
 
 impl Queue {
-    /// A discovery begins. It announces the removals of the last discovery, and all clusters again.
+    /// Prepares for a new discovery. It announces all clusters again, and the removals that the last discovery has not
+    /// announced.
     fn begin(&self) {
         let mut pending = self.pending.lock();
         pending

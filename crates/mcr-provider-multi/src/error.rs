@@ -1,4 +1,4 @@
-//! What can be wrong with a separator, and with a child that is added.
+//! Errors of separators and of children.
 
 use mcr_core::InvalidClusterName;
 
@@ -18,7 +18,7 @@ pub enum MultiError {
          `add_as`"
     )]
     EmptyName,
-    /// The name of a child contains the separator, or forms one together with it.
+    /// The name of a child contains the separator, or forms one together with the separator that follows.
     #[error(
         "child name {name:?} runs into the separator {separator:?}, so its clusters could be taken for another \
          child's; give the child another name with `child_as` or `add_as`, or choose another separator"
@@ -29,7 +29,7 @@ pub enum MultiError {
         /// The separator.
         separator: String,
     },
-    /// No valid cluster name begins with the name of the child.
+    /// The name of a child can't be the beginning of a cluster name.
     #[error(
         "child name {start:?} can't be part of a cluster name: {why}; give the child a short, printable name with \
          `child_as` or `add_as`"
@@ -40,7 +40,7 @@ pub enum MultiError {
         /// What is wrong with it.
         why: InvalidClusterName,
     },
-    /// There is a child of this name.
+    /// There is another child of this name.
     #[error(
         "there is a child named {0:?} already; remove it first, or give this one another name with `child_as` or \
          `add_as`"

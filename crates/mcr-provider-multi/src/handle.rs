@@ -6,7 +6,7 @@ use crate::{error::MultiError, names::split_cluster_name, registry::Registry, st
 
 /// Adds and removes the children of a [`MultiProvider`](crate::MultiProvider), and shows their state.
 ///
-/// Clones share their children. Every method works before, during and after a discovery, returns at once and
+/// Clones share their children. Every method can be called before, during and after a discovery, returns at once, and
 /// needs no runtime.
 #[derive(Clone, Debug)]
 pub struct MultiHandle(pub(crate) Arc<Registry>);
@@ -24,12 +24,13 @@ impl MultiHandle {
     /// Adds a child under another name.
     ///
     /// # Errors
-    /// The errors of [`add`](Self::add).
+    /// As in [`add`](Self::add).
     pub fn add_as(&self, name: impl Into<Arc<str>>, provider: impl Provider) -> Result<(), MultiError> {
         self.0.add(name.into(), Arc::new(provider))
     }
 
-    /// Removes a child and all of its clusters, without a grace period. Returns whether there was a child of that name.
+    /// Removes a child and all its clusters at once, without a grace period. Returns whether there was a child of that
+    /// name.
     ///
     /// The name is free at once. If another child takes the name, all clusters of the old child leave before the first
     /// cluster of the new child joins.
@@ -37,8 +38,8 @@ impl MultiHandle {
         self.0.remove(name)
     }
 
-    /// Removes the held clusters of a child: clusters that the child no longer announces, but that stay because they are
-    /// most of its clusters. Returns whether there is a child of that name.
+    /// Removes the held clusters of a child. These are clusters that the child no longer announces, but that stay
+    /// because they are most of its clusters. Returns whether there is a child of that name.
     pub fn release_held(&self, name: &str) -> bool {
         self.0.release_held(name)
     }
@@ -59,7 +60,7 @@ impl MultiHandle {
         statuses.find(|status| &*status.name == name)
     }
 
-    /// The status of each child, in the order of their names.
+    /// The status of each child, sorted by name.
     pub fn statuses(&self) -> Vec<ChildStatus> {
         self.0.statuses()
     }

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{discovery::Running, handle::MultiHandle, registry::Registry};
 
-/// A provider that combines several; see the [documentation of the crate](crate).
+/// A provider that combines several providers; see the [documentation of the crate](crate).
 ///
 /// Clones share their children.
 ///
@@ -20,7 +20,7 @@ pub struct MultiProvider {
 }
 
 impl MultiProvider {
-    /// The handle that adds and removes children. Take it before the fleet takes the provider.
+    /// The handle that adds and removes children. Get it before you give the provider to the fleet.
     pub fn handle(&self) -> MultiHandle {
         MultiHandle(self.registry.clone())
     }
@@ -50,7 +50,7 @@ impl Provider for MultiProvider {
         let registry = self.registry.clone();
         let settings = settings.clone();
         let start = move || (Running::start(&registry, stop.child_token(), settings), stop);
-        // Children start when the stream is first polled, as their discoveries need a runtime then and not before.
+        // Children start when the stream is first polled, because their discoveries need a runtime.
         stream::once(async move { start() })
             .flat_map(|(running, stop)| {
                 stream::unfold((running, stop), async |(mut running, stop)| {

@@ -1,4 +1,4 @@
-//! The children of a provider, as its handles change them. A discovery compares them with what it runs.
+//! The children of a provider, as its handles change them. Discoveries follow these changes.
 
 use std::{
     collections::btree_map::Entry,
@@ -30,8 +30,8 @@ pub(crate) struct Registry {
     pub(crate) options: Options,
     pub(crate) children: watch::Sender<Children>,
     next_id: AtomicU64,
-    /// Those of all discoveries, the newest last. A discovery goes on with the newest one that is idle, so they are never more
-    /// than discoveries at once.
+    /// The engines of all discoveries, the newest last. A new discovery uses the newest idle engine, so there are
+    /// never more engines than simultaneous discoveries.
     engines: Mutex<Vec<Arc<Engine>>>,
 }
 
@@ -77,13 +77,13 @@ impl Registry {
             removed = children.remove(name);
             removed.is_some()
         });
-        // Dropped without the lock, because dropping a provider is code of users.
+        // Dropped after the lock is released, because dropping a provider runs user code.
         removed.is_some()
     }
 
     pub(crate) fn release_held(&self, name: &str) -> bool {
         let id = self.children.borrow().get(name).map(|child| child.id);
-        // Without the lock, because dropping what is released is code of users.
+        // The lock is released first, because dropping the released clusters runs user code.
         let engines = self.engines.lock().clone();
         for engine in engines.iter().filter(|_| id.is_some()) {
             engine.set.release_held(id);
@@ -91,7 +91,7 @@ impl Registry {
         id.is_some()
     }
 
-    /// An engine for a discovery that begins.
+    /// Returns an engine for a new discovery.
     pub(crate) fn begin(&self) -> Arc<Engine> {
         let mut engines = self.engines.lock();
         let idle = engines.iter().rposition(|engine| engine.begin());
@@ -128,7 +128,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// A provider under the name of a child, which stands before the names of its clusters too.
+/// A provider under the name of a child. The name is also the prefix of its clusters' names.
 struct Named {
     name: Arc<str>,
     inner: Prefix<Arc<dyn Provider>>,

@@ -13,13 +13,13 @@ pub struct ChildStatus {
     pub state: ChildState,
     /// Whether the child has announced all its clusters since the discovery of all children began.
     pub synced: bool,
-    /// How often the discovery of the child has failed and was started again.
+    /// How often the discovery of the child has failed and was restarted.
     pub restarts: u64,
     /// The error of the last failure. The child may have recovered since.
     pub last_error: Option<Arc<str>>,
-    /// The number of announced clusters, with broken ones.
+    /// The number of announced clusters, including broken ones.
     pub clusters: usize,
-    /// The number of held clusters: the child no longer announces them, but they stay, because they are most of its
+    /// The number of held clusters: the child no longer announces them, but they stay because they are most of its
     /// clusters. See [`MultiHandle::release_held`](crate::MultiHandle::release_held).
     pub held: usize,
 }
@@ -28,12 +28,12 @@ pub struct ChildStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildState {
-    /// No discovery runs: the fleet has not started, has stopped, or pauses.
+    /// No discovery runs, because the fleet has not started, has stopped, or pauses before a restart.
     Waiting,
     /// The discovery runs.
     Running,
-    /// The discovery has failed, and the child has not announced all its clusters since. It is started again after
-    /// growing pauses.
+    /// The discovery has failed, and the child has not announced all its clusters since. It is restarted after growing
+    /// pauses.
     Failing {
         /// The error of the last failure.
         error: Arc<str>,

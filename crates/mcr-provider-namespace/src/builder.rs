@@ -19,8 +19,8 @@ pub struct NamespaceProviderBuilder {
 }
 
 impl NamespaceProvider {
-    /// A builder. [`access`](NamespaceProviderBuilder::access) or [`client`](NamespaceProviderBuilder::client) is required;
-    /// all other options have defaults.
+    /// A builder. [`access`](NamespaceProviderBuilder::access) or [`client`](NamespaceProviderBuilder::client) is
+    /// required; all other options have defaults.
     pub fn builder() -> NamespaceProviderBuilder {
         NamespaceProviderBuilder::new()
     }
@@ -43,7 +43,7 @@ impl NamespaceProviderBuilder {
         self
     }
 
-    /// Sets how to reach the host: the cluster whose namespaces become clusters.
+    /// Sets the access to the host: the cluster whose namespaces become clusters.
     #[must_use]
     pub fn access(mut self, access: impl Into<Access>) -> Self {
         self.access = Some(access.into());
@@ -56,7 +56,7 @@ impl NamespaceProviderBuilder {
         self.access(client)
     }
 
-    /// Takes only namespaces that match a label selector, such as `team,tier!=test`. The API server applies the
+    /// Selects only namespaces that match a label selector, such as `team,tier!=test`. The API server applies the
     /// selector. Default: all.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
@@ -64,25 +64,25 @@ impl NamespaceProviderBuilder {
         self
     }
 
-    /// Leaves namespaces out by their names. Default: none. May be called several times.
+    /// Excludes namespaces by their names. Default: none. May be called several times.
     #[must_use]
     pub fn exclude(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.choice.excluded.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Takes only namespaces for whose names `selects` returns `true`. It is called for every object of the host, so it must
-    /// be quick, and must always return the same result for a name. Default: all.
+    /// Selects only namespaces for whose names `selects` returns `true`. The function is called for every object of
+    /// the host. So it must be quick, and must always return the same result for a name. Default: all.
     #[must_use]
     pub fn filter(mut self, selects: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.choice.filter = Some(Arc::new(selects));
         self
     }
 
-    /// Builds the provider. Connects to nothing yet.
+    /// Builds the provider. Does not connect yet.
     ///
     /// # Errors
-    /// [`NamespaceError`] if there is no host, the label selector is empty, or an excluded name is no valid name.
+    /// [`NamespaceError`] if there is no host, the label selector is empty, or an excluded name is not a valid name.
     pub fn build(self) -> Result<NamespaceProvider, NamespaceError> {
         let access = self.access.ok_or(NamespaceError::NoHost)?;
         if self

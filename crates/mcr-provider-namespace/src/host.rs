@@ -7,12 +7,12 @@ use mcr_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The host cluster in a fleet of its own, which dials it, probes it and renews its credentials. Dropping this
-/// disconnects.
+/// The host cluster, in a fleet of its own that connects to it, probes it and renews its credentials. Dropping this
+/// value disconnects.
 pub(crate) struct HostCluster {
     pub(crate) cluster: Cluster,
     events: FleetEvents,
-    /// Runs the fleet. Dropping the future ends it.
+    /// The future that runs the fleet. Dropping it ends the fleet.
     running: BoxFuture<'static, ()>,
 }
 
@@ -78,8 +78,8 @@ impl HostCluster {
         }
     }
 
-    /// Resolves when another cluster answers at the host's address: all that is known of the host is then invalid.
-    /// Cancel safe.
+    /// Resolves when another cluster answers at the host's address. Then everything that is known of the host is
+    /// invalid. Cancel safe.
     pub(crate) async fn replaced(&mut self) {
         let gone = async { while !matches!(self.events.next().await, FleetEvent::Disengaged { .. }) {} };
         tokio::select! {

@@ -55,7 +55,8 @@ impl fmt::Debug for Choice {
     }
 }
 
-/// The cluster-scoped kinds of the host, by group and plural: the path of a watch does not show whether its kind is one.
+/// The cluster-scoped kinds of the host, by group and plural. This list is needed because the path of a watch does not
+/// show whether the kind is cluster-scoped.
 pub(crate) type ClusterScoped = Arc<Mutex<HashSet<(String, String)>>>;
 
 /// The layout of the clusters in their host.
@@ -97,7 +98,7 @@ impl ScopeLayout for Layout {
     }
 
     fn place<'o>(&self, object: &ObjectMetadata<'o>) -> Option<Placement<'o>> {
-        // Objects of namespaces that are no clusters are not stored.
+        // Objects of namespaces that are not clusters are not stored.
         let place = object.namespace().filter(|name| self.choice.selects(name))?;
         Some(Placement::new(place))
     }

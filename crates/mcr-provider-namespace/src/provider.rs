@@ -23,10 +23,10 @@ use crate::{
     layout::{Choice, ClusterScoped},
 };
 
-/// The name of the host as the only endpoint of the scope.
+/// The name of the host, which is the only endpoint of the scope.
 pub(crate) const ENDPOINT: &str = "host";
 
-/// A provider that makes each namespace of one cluster, the host, a cluster of the fleet.
+/// A provider whose clusters are the namespaces of one cluster, the host.
 ///
 /// # Cancellation
 /// Dropping a discovery, or cancelling its token, ends its watch and closes its connection to the host.
@@ -81,7 +81,7 @@ impl Provider for NamespaceProvider {
         let start = Step::Connect(self.clone(), settings.clone());
         stream::unfold(start, async |step| match step {
             Step::Connect(provider, settings) => Some(match Running::start(provider, settings).await {
-                // No change yet: the stream goes on at once.
+                // There is no change yet: the stream continues at once.
                 Ok(running) => (None, Step::Follow(Box::new(running))),
                 Err(error) => (Some(Err(error)), Step::End),
             }),
@@ -110,11 +110,11 @@ struct Running {
     host: HostCluster,
     announced: HashMap<ClusterName, Arc<Facts>>,
     synced: bool,
-    /// The start of the last logged problem.
+    /// When the last logged problem began.
     failing: Option<SystemTime>,
 }
 
-/// The fields that are read of a namespace.
+/// The fields of a namespace that are read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Facts {
     metadata: Metadata,
@@ -142,7 +142,8 @@ fn facts(namespace: &Object) -> Result<Arc<Facts>, String> {
 
 /// The cluster-scoped kinds of a host.
 async fn cluster_scoped(host: Client) -> Result<HashSet<(String, String)>, BoxError> {
-    // An API server without this form answers in the older one, which reads as no groups.
+    // An API server without aggregated discovery answers in the older form, which is parsed as an empty list of
+    // groups.
     if let Ok(found) = kube::Discovery::new(host.clone()).run_aggregated().await
         && found.has_group(ApiGroup::CORE_GROUP)
     {
@@ -153,7 +154,7 @@ async fn cluster_scoped(host: Client) -> Result<HashSet<(String, String)>, BoxEr
     for group in host.list_api_groups().await?.groups {
         match discovery::group(&host, &group.name).await {
             Ok(group) => kinds.extend(cluster_scoped_of(&group)),
-            // The API server of a group that does not answer does not keep the others from being known.
+            // If the API server of one group does not answer, the other groups are still used.
             Err(error) => {
                 tracing::warn!(group = group.name, %error, "the kinds of an API group of the host are unknown")
             }
@@ -175,7 +176,7 @@ impl Running {
         let config = &provider.config;
         let host =
             HostCluster::connect(&provider.name, config.access.clone(), settings.access_policy).await?;
-        // Known before the first watch of a cluster, which they are refused.
+        // Read before clusters exist, because watches of these kinds are refused in clusters.
         *config.cluster_scoped.lock() = cluster_scoped(host.cluster.client()).await?;
         let kind = GroupVersionKind::gvk("", "v1", "Namespace");
         let mut request = WatchRequest::resource(&ApiResource::from_gvk_with_plural(&kind, "namespaces"));
@@ -217,12 +218,12 @@ impl Running {
                     self.synced = true;
                     return Ok(Change::Synced);
                 }
-                // Before the first complete list a problem ends the discovery, so that the fleet shows it. Later the
-                // known namespaces stay valid, and a problem is logged only.
+                // Before the first complete list, a problem ends the discovery, so that the fleet shows it. Later, the
+                // known namespaces stay valid, and a problem is only logged.
                 HubEvent::Failing(problem) if !self.synced => {
                     return Err(format!("namespaces can't be watched: {}", problem.error).into());
                 }
-                // Every attempt reports the problem. It is logged once.
+                // Every attempt reports the problem, but it is logged once.
                 HubEvent::Failing(problem) if self.failing == Some(problem.since) => {}
                 HubEvent::Failing(problem) => {
                     self.failing = Some(problem.since);

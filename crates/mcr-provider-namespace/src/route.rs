@@ -1,29 +1,30 @@
-//! Decides where a request of a cluster that is a namespace goes. No I/O.
+//! Decides where requests are sent if their cluster is a namespace. No I/O.
 //!
-//! Accepts canonical paths only. Every form that two parsers could read in two ways is refused: percent escapes, dot segments,
-//! empty segments. So no spelling of a path leads to another namespace.
+//! Accepts only canonical paths. Everything that two parsers could interpret differently is refused: percent escapes,
+//! dot segments, empty segments. So no spelling of a path leads to another namespace.
 
 use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 use mcr_core::AnswerBody;
 use serde_json::json;
 
-/// The first segments of paths about the server itself.
+/// The first segments of paths that concern the server itself.
 const ABOUT: [&str; 5] = ["version", "openapi", "healthz", "livez", "readyz"];
-/// The prefixes of an older form of watches and proxies, in which the namespace has another position.
+/// The prefixes of an older form of paths for watches and proxies, in which the namespace has another position.
 const OLD_FORMS: [&str; 2] = ["watch", "proxy"];
-/// The segments after a namespace that an API server reads as a subresource of the namespace, and not as a kind in it.
+/// The segments after a namespace that an API server interprets as a subresource of the namespace, not as a kind in
+/// it.
 const SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
-/// The answer to a request that is not sent: a `Status`.
+/// The answer to a request that is refused: a `Status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: StatusCode,
     pub(crate) message: String,
 }
 
-/// Decides about a request of the cluster whose namespace is `own`: `None` to send it as it is, or the path and query to send
-/// it to.
+/// Decides about a request in the cluster whose namespace is `own`. `None`: send it unchanged. Otherwise: send it to
+/// this path and query.
 pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<String>, Refusal> {
     if uri.scheme().is_some() || uri.authority().is_some() {
         return Err(not_canonical("it has a host"));
@@ -45,7 +46,7 @@ pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<Stri
             ));
         }
     };
-    // The rest of such a path goes to a pod or service as it is.
+    // The rest of such a path is passed on to a pod or service.
     let proxied = match below {
         ["namespaces", _, "pods" | "services", _, "proxy", rest @ ..] if group.is_empty() => rest.len(),
         _ => 0,
@@ -69,11 +70,12 @@ pub(crate) fn route(method: &Method, uri: &Uri, own: &str) -> Result<Option<Stri
         }
         ["namespaces"] | ["namespaces", _] if group.is_empty() => Err(not_here(own)),
         ["namespaces", _, subresource, ..] if SUBRESOURCES.contains(subresource) => Err(not_here(own)),
-        // Namespaces are not in namespaces.
+        // Namespaces do not contain namespaces.
         ["namespaces", _, "namespaces", ..] => Err(no_such_path()),
         ["namespaces", namespace, _, ..] if *namespace == own => Ok(None),
         ["namespaces", ..] => Err(not_here(own)),
-        // All namespaces of the cluster. Of a kind that is not in namespaces, the API server has no such path.
+        // The path of a kind in all namespaces. For a cluster-scoped kind, the API server has no such path in a
+        // namespace.
         [plural] if read && !SUBRESOURCES.contains(plural) => {
             let root = segments[..root].join("/");
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -95,11 +97,12 @@ fn check(segment: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Checks the segments that go to a pod or service. Only what could lead out of the path is refused.
+/// Checks the segments that are passed on to a pod or service. Only what could lead out of the path is refused.
 fn check_proxied(segments: &[&str]) -> Result<(), Refusal> {
     for (at, segment) in segments.iter().enumerate() {
         let last = at + 1 == segments.len();
-        // The API server unescapes a path before it splits it. One slash at the end may matter to a service.
+        // The API server resolves escapes before it splits a path. One slash at the end is allowed, because it may
+        // matter to a service.
         let escapes = segment.split('%').skip(1);
         let harmless = |rest: &str| {
             let byte = rest.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());

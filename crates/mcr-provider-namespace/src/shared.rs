@@ -1,4 +1,4 @@
-//! A client for one namespace, without a fleet.
+//! Clients for one namespace, without a fleet.
 
 use http::{Request, Response};
 use kube::client::Body;
@@ -6,7 +6,7 @@ use mcr_core::{AnswerBody, BoxError};
 
 use crate::{error::NamespaceError, route::route};
 
-/// Clients for which one namespace is a whole cluster, without a provider or a fleet.
+/// Makes clients for which one namespace is a whole cluster, without a provider or a fleet.
 ///
 /// ```
 /// use mcr_provider_namespace::NamespaceMapping;
@@ -26,10 +26,10 @@ impl NamespaceMapping {
         Self::default()
     }
 
-    /// A client for which `namespace` of the host is a whole cluster. It does not check that the namespace exists.
+    /// A client for which `namespace` of the host is a whole cluster. Does not check that the namespace exists.
     ///
     /// # Errors
-    /// [`NamespaceError::Name`] if the name is no valid name of a namespace.
+    /// [`NamespaceError::Name`] if the name is not a valid name of a namespace.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -48,7 +48,7 @@ impl NamespaceMapping {
     }
 }
 
-/// Sends a request of the cluster whose namespace is `own`, or refuses it in the name of an API server.
+/// Sends a request in the cluster whose namespace is `own`, or refuses it as an API server would.
 ///
 /// Dropping the future cancels the request.
 pub(crate) async fn send<F>(
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// A DNS label.
+/// Whether a text is a DNS label.
 pub(crate) fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     (1..=63).contains(&bytes.len())

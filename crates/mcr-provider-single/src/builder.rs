@@ -69,14 +69,14 @@ impl SingleProviderBuilder {
         self
     }
 
-    /// Adds or replaces a label to select the cluster by.
+    /// Sets a label, by which controllers can select the cluster.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.spec = self.spec.label(key, value);
         self
     }
 
-    /// Adds or replaces a property.
+    /// Sets a property.
     #[must_use]
     pub fn property(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.spec = self.spec.property(key, value);

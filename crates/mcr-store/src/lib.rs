@@ -16,7 +16,7 @@ pub use codec::{
 };
 pub use key::ObjectKey;
 
-/// For the crates and fuzz targets of this workspace. It is not part of the API and may change at any time.
+/// For the other crates and the fuzz targets of this workspace. Not part of the API: it may change at any time.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::codec::{parse_event_by_part, parse_list_by_item};

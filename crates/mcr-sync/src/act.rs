@@ -1,4 +1,4 @@
-//! Carries out one step of the plan, if the servers still show what the step follows from.
+//! Carries out one step of the plan, if the servers still have the objects that the step was decided from.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -21,8 +21,9 @@ use crate::{
 /// For how many objects one reconcile works at once.
 const AT_ONCE: usize = 16;
 
-/// What a server has, and whether that is another object: than was observed, or, after a creation, than is to be made.
-type Found = (Option<Arc<DynamicObject>>, bool);
+/// The object that a server has, and whether that contradicts the step: it is not the object that was observed, or the
+/// name of an object to create is taken.
+type Answer = (Option<Arc<DynamicObject>>, bool);
 
 pub(crate) type Step = Decision<RequestKey, Placement>;
 
@@ -55,21 +56,21 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             Decision::Write(writes) => {
                 let written = writes
                     .iter()
-                    .map(|(placement, write)| self.written(placement, *write, view));
+                    .map(|(placement, write)| self.write_with_key(placement, *write, view));
                 let written = at_once(written.collect()).await;
-                // After a deletion, or instead of one, the source is read anew.
+                // After a step with deletions, the source is read again before the next write.
                 self.confirmed &= !writes.iter().any(|(_, write)| *write == Write::Delete);
                 for (placement, found) in written {
                     match found {
                         Ok((found, is_taken)) => {
-                            // The server refuses the name a second time, and shows no object.
+                            // The server has refused the name twice, but a GET finds no object of this name.
                             let is_again = is_taken && !self.taken.insert(placement.clone());
                             if is_again && found.is_none() {
                                 let error = SyncError::Hidden(placement.at.clone());
                                 self.fail(self.place_of(placement, view), error)?;
                                 continue;
                             }
-                            self.of_lists.remove(placement);
+                            self.from_lists.remove(placement);
                             self.live.insert(placement.clone(), found);
                         }
                         Err(error) => self.fail(self.place_of(placement, view), error)?,
@@ -81,16 +82,17 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(())
     }
 
-    /// The place that an object belongs to. A copy of no known place stands for itself.
+    /// The place that an object belongs to. For a copy whose place is unknown: where the copy itself is.
     pub(crate) fn place_of(&self, placement: &Placement, view: &View) -> RequestKey {
         let object = view.observed.objects.get(placement);
         object
-            .and_then(|object| object.of.as_ref())
+            .and_then(|object| object.place.as_ref())
             .unwrap_or(&placement.at)
             .clone()
     }
 
-    /// Notes that something failed at a place: the other places must not wait for it.
+    /// Records the error of one place, so that the other places do not wait for it. Returns the error if it concerns
+    /// the whole source.
     pub(crate) fn fail(&mut self, place: RequestKey, error: SyncError) -> Result<(), SyncError> {
         if matches!(error, SyncError::Replaced(_)) {
             return Err(error);
@@ -99,18 +101,20 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(())
     }
 
-    /// Asks the servers about the source, and about all that the step depends on. Returns whether all is as it was observed.
+    /// Reads the source, and everything else that the step depends on, from the servers. Returns whether all of it is
+    /// as it was observed.
     async fn confirm(&mut self, step: &Step, view: &View) -> Result<bool, SyncError> {
         let (observed, mut targets, mut selections) = (&view.observed, BTreeSet::new(), BTreeSet::new());
         match step {
-            // An object that is written is asked for with the write. A copy depends on its target and its origins.
+            // `write` reads each object that it writes. What remains are the targets and origins that copies depend
+            // on.
             Decision::Write(writes) => {
                 for (placement, _) in writes {
                     let Some(rule) = placement.rule else { continue };
                     let wanted = observed.objects.get(placement).filter(|object| object.wanted);
-                    let of = wanted.and_then(|object| object.of.clone());
-                    // An origin of any place may have a copy that is to go.
-                    let places = of.map_or_else(|| observed.wanted.clone(), |place| [place].into());
+                    let place = wanted.and_then(|object| object.place.clone());
+                    // A copy that is not wanted may be of an origin of any place.
+                    let places = place.map_or_else(|| observed.wanted.clone(), |place| [place].into());
                     for place in places
                         .into_iter()
                         .filter(|place| view.selected.contains_key(&(rule, place.clone())))
@@ -122,7 +126,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             }
             Decision::Forget(kept) => targets.extend(observed.recorded.difference(kept).cloned()),
             Decision::Release => targets.clone_from(&observed.recorded),
-            // The patch names the version of the source, so its answer confirms it.
+            // The answer to the patch of the source confirms the source, because the patch names its version.
             Decision::Claim(_) | Decision::List(_) => return Ok(true),
             Decision::Rest(_) => {}
         }
@@ -134,7 +138,10 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             .map(Placement::target)
             .filter(|of| !is_abandoned(of))
             .collect();
-        let asked = targets.iter().map(|target| self.asked(target, view)).collect();
+        let asked = targets
+            .iter()
+            .map(|target| self.ask_with_key(target, view))
+            .collect();
         let mut is_same = true;
         for (target, found) in at_once(asked).await {
             match found {
@@ -158,60 +165,64 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 }
             }
         }
-        // After its places: what was read there is then of this source, and not of another one that took its name meanwhile.
+        // Read after its places, so that what was read there belongs to this source, and not to a new source of the
+        // same name.
         if !self.confirmed {
             let before = self.source.as_ref().map(|source| version(&source.metadata));
-            self.source = self.refreshed().await?;
+            self.source = self.read_source().await?;
             self.confirmed = true;
             is_same &= before == self.source.as_ref().map(|source| version(&source.metadata));
         }
         Ok(is_same)
     }
 
-    async fn asked<'b>(
+    async fn ask_with_key<'b>(
         &self,
         target: &'b Placement,
         view: &View,
-    ) -> (&'b Placement, Result<Found, SyncError>) {
+    ) -> (&'b Placement, Result<Answer, SyncError>) {
         (target, self.ask(target, view).await)
     }
 
-    /// What the server has, and whether that is something else than was observed.
-    async fn ask(&self, placement: &Placement, view: &View) -> Result<Found, SyncError> {
+    /// Reads the object from its server, unless it was read before. The flag: whether it differs from what was
+    /// observed.
+    async fn ask(&self, placement: &Placement, view: &View) -> Result<Answer, SyncError> {
         if let Some(live) = self.live.get(placement)
-            && !self.of_lists.contains(placement)
+            && !self.from_lists.contains(placement)
         {
             return Ok((live.clone(), false));
         }
         let found = self.remote(placement)?.get().await?;
         let of = |object: Option<&Arc<DynamicObject>>| object.map(|object| version(&object.metadata));
-        // An absent object is only known as such if the store had listed the cluster.
+        // An object is known to be absent only if the store has listed the cluster.
         let state = view.observed.objects.get(placement).map(|object| object.state);
         let is_other = state == Some(State::Away) || of(found.as_ref()) != of(view.found.get(placement));
         Ok((found, is_other))
     }
 
-    /// The source as the server has it. Another object of its name is not this source, and may have its targets by now.
-    pub(crate) async fn refreshed(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
+    /// Reads the source from its server. Another object of its name is an error, because the targets may belong to
+    /// that one by now.
+    pub(crate) async fn read_source(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
         let known = self.last_known().and_then(|known| known.metadata.uid.clone());
-        let found = self.own()?.get().await?;
+        let found = self.source_remote()?.get().await?;
         if found.as_ref().is_some_and(|found| found.metadata.uid != known) {
             return Err(SyncError::Replaced(self.request.key.clone()));
         }
         Ok(found)
     }
 
-    async fn written<'b>(
+    async fn write_with_key<'b>(
         &self,
         placement: &'b Placement,
         write: Write,
         view: &View,
-    ) -> (&'b Placement, Result<Found, SyncError>) {
+    ) -> (&'b Placement, Result<Answer, SyncError>) {
         (placement, self.write(placement, write, view).await)
     }
 
-    /// Writes one object, if its server has it as it was observed. Returns what the server has then.
-    async fn write(&self, placement: &Placement, write: Write, view: &View) -> Result<Found, SyncError> {
+    /// Writes one object, if its server has it as it was observed. Returns the object that the server has after the
+    /// write.
+    async fn write(&self, placement: &Placement, write: Write, view: &View) -> Result<Answer, SyncError> {
         let Relation {
             name,
             writes,
@@ -221,7 +232,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         let mode = self.relation.mode(placement.rule);
         let (remote, desired) = (self.remote(placement)?, view.desired.get(placement));
         if write == Write::Create {
-            // The server refuses a creation if there is an object.
+            // Not read before: the server refuses to create an object that exists.
             let Some(desired) = desired else {
                 return Ok((remote.get().await?, false));
             };
@@ -244,8 +255,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             }
             return Ok((found, is_taken));
         }
-        // A merge patch names the version that was observed, so an older one changes nothing. Server-side apply reads `managedFields`, which
-        // the store does not have.
+        // Not read before a merge patch: the patch names the observed version, so an outdated one changes nothing.
+        // Server-side apply needs `managedFields`, which the store does not keep.
         let (found, is_other) =
             if write == Write::Update && mode.is_none() && !self.live.contains_key(placement) {
                 (view.found.get(placement).cloned(), false)
@@ -256,9 +267,9 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             return Ok((found, false));
         };
         let Some(desired) = desired.filter(|_| write != Write::Delete) else {
-            // The source may want this one again since it was asked for, and so may another object of its name.
+            // The source is read again: it may want this target by now, or a new source of its name may.
             let of = |source: Option<&Arc<DynamicObject>>| source.map(|source| version(&source.metadata));
-            if of(self.refreshed().await?.as_ref()) != of(self.source.as_ref()) {
+            if of(self.read_source().await?.as_ref()) != of(self.source.as_ref()) {
                 return Ok((found, false));
             }
             if self.counted("delete", remote.delete(object).await, |done| *done)? {
@@ -281,7 +292,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             {
                 let is_deleted = self.counted("delete", remote.delete(object).await, |done| *done)?;
                 if is_deleted {
-                    let done = "deleted, to make it anew because its server refuses the change,";
+                    let done = "deleted, to create it again because its server refuses the change,";
                     self.report_done("TargetReplaced", "Delete", done, placement)
                         .await;
                 }
@@ -293,11 +304,11 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             self.report_done("TargetAdopted", "Adopt", "took over", placement)
                 .await;
         }
-        // No field was written so far, so what is stored may be somebody else's.
+        // The patch has only handed over the ownership of fields. The fields themselves follow.
         if hands_over && let Written::Done(object) = &written {
             written = remote.write(desired.first_apply(&value(object))).await?;
         }
-        // What is refused because the object has changed meanwhile is no write, so no part of a fight.
+        // A write that was refused because the object had changed is not counted as a repeated write.
         if is_deleted || is_done(&written) {
             writes.note(placement, desired, differing(&desired.object, &live));
         }
@@ -320,7 +331,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         written
     }
 
-    /// Refuses a source that can't have the status which the sync is to write. Nothing is written to it before.
+    /// Refuses a source whose kind has no status subresource, if the sync is to write a status. Runs before the first
+    /// write to the source.
     async fn check_status(&self) -> Result<(), SyncError> {
         let Relation {
             status,
@@ -350,7 +362,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// Reports why a source that lives on was released, if that follows from its labels: nothing else shows it.
+    /// Logs that a source was released because it has lost its labels. Nothing else shows that.
     fn report_unselected(&self) {
         let (sync, key, meta) = (&*self.relation.name, &self.request.key, self.meta());
         let lives_on = self.source.is_some() && meta.deletion_timestamp.is_none();
@@ -359,14 +371,15 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// Reports which places left the source although their objects may exist.
+    /// Reports the places that were removed from the record while their clusters were away: objects may still exist
+    /// there.
     async fn report_abandoned(&self, view: &View, kept: &BTreeSet<RequestKey>) {
         for place in view.observed.recorded.difference(kept) {
             let target = Placement::target(place);
             if view.observed.objects.get(&target).map(|target| target.state) != Some(State::Abandoned) {
                 continue;
             }
-            // No event reports that a cluster still has the object when it is back without a new list.
+            // If the cluster comes back without a new list, no event reports the object. So the object is noted now.
             let store = self.request.fleet.get(&place.cluster).ok();
             let store =
                 store.and_then(|cluster| cluster.store_of::<DynamicObject>(&self.watch(&target)).ok());
@@ -390,15 +403,15 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         let Some(source) = &self.source else { return Ok(()) };
         let marks = self.relation.source_labels.is_some();
         let patch = record::patch(&self.relation.name, source, places, marks);
-        self.source = match self.own()?.patch(patch).await? {
-            // The last finalizer is gone, and the source with it.
+        self.source = match self.source_remote()?.patch(patch).await? {
+            // The last finalizer was removed, so the server has deleted the source.
             Written::Done(source) if places.is_none() && source.metadata.deletion_timestamp.is_some() => None,
             Written::Done(source) => {
-                // The patch has changed nothing that a function of the user reads.
+                // No function of the user reads what the patch has changed.
                 self.keep_decoded(&source.metadata);
                 Some(source)
             }
-            Written::Outdated => self.refreshed().await?,
+            Written::Outdated => self.read_source().await?,
         };
         self.confirmed = true;
         Ok(())
@@ -409,12 +422,13 @@ fn is_done(written: &Written) -> bool {
     matches!(written, Written::Done(_))
 }
 
-/// Works for several objects at once, so that none waits for another.
+/// Awaits several futures concurrently, so that no object waits for another.
 async fn at_once<F: Future>(work: Vec<F>) -> Vec<F::Output> {
     stream::iter(work).buffer_unordered(AT_ONCE).collect().await
 }
 
-/// What the server has after a write. Notes what it stored in place of what it was sent.
+/// Returns what the server has after a write. If the server has stored other values than were sent, the annotation
+/// notes that.
 async fn stored(
     remote: &Remote,
     desired: &Desired,

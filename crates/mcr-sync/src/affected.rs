@@ -1,4 +1,4 @@
-//! The sources that an event of the fleet may concern.
+//! Which sources an event of the fleet may concern.
 
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
@@ -16,46 +16,46 @@ use crate::relation::Relation;
 #[derive(Default)]
 pub(crate) struct Clusters(Mutex<HashMap<ClusterName, Seen>>);
 
-/// What a sync sees of a cluster. Other changes of it move no target.
+/// What a sync depends on in a cluster. A change of anything else moves no target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     may_have_targets: bool,
     ready_since: Option<SystemTime>,
-    /// Whether it is not yet known if the cluster answers. Nothing is reported until then.
-    is_new: bool,
-    /// A hash of whether it is another name of a cluster, and of the labels and the properties if a function of the user may read
-    /// them.
-    described: u64,
-    /// A hash of the labels and the properties of a source cluster, which the projection may read.
-    own: u64,
+    /// Whether the cluster is not connected yet. Nothing is reported about it until then.
+    is_connecting: bool,
+    /// A hash of what decides about targets in the cluster: whether it is another name of a cluster, and the labels
+    /// and properties if a function of the user may read them.
+    target_hash: u64,
+    /// A hash of the labels and properties of a source cluster. The projection may read them.
+    source_hash: u64,
 }
 
 impl Seen {
     fn now<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Self {
-        let mut described = DefaultHasher::new();
-        cluster.same_as().hash(&mut described);
+        let mut target_hash = DefaultHasher::new();
+        cluster.same_as().hash(&mut target_hash);
         if relation.sees_clusters() {
-            (cluster.labels(), cluster.properties()).hash(&mut described);
+            (cluster.labels(), cluster.properties()).hash(&mut target_hash);
         }
-        let mut own = DefaultHasher::new();
+        let mut source_hash = DefaultHasher::new();
         if relation.sources.matches(cluster) {
-            (cluster.labels(), cluster.properties()).hash(&mut own);
+            (cluster.labels(), cluster.properties()).hash(&mut source_hash);
         }
         Self {
-            own: own.finish(),
+            source_hash: source_hash.finish(),
             may_have_targets: relation.targets.matches(cluster),
-            is_new: matches!(
+            is_connecting: matches!(
                 cluster.state(),
                 ClusterState::Discovered | ClusterState::Connecting
             ),
             ready_since: cluster.state().is_ready().then(|| cluster.state_since()),
-            described: described.finish(),
+            target_hash: target_hash.finish(),
         }
     }
 }
 
 impl Clusters {
-    /// Notes what is seen of a cluster. Returns what was seen before.
+    /// Replaces what is noted of a cluster. Returns what was noted before.
     fn note(&self, name: &ClusterName, seen: Option<Seen>) -> Option<Seen> {
         let mut all = self.0.lock();
         match seen {
@@ -64,9 +64,9 @@ impl Clusters {
         }
     }
 
-    /// The sources to reconcile after this event. None, if it changes nothing that the sync sees. All of them if it is of a cluster
-    /// that may have targets, or might have had some. Otherwise those of the cluster itself, because the placement sees the
-    /// cluster of a source.
+    /// The sources to reconcile after this event. These are all sources if the cluster may have targets, or may have
+    /// had some. Otherwise they are the sources in the cluster itself, because the placement may read their cluster.
+    /// There are none if the event changes nothing that the sync depends on.
     pub(crate) fn affected<S, T>(
         &self,
         relation: &Relation<S, T>,
@@ -74,7 +74,7 @@ impl Clusters {
         fleet: &Fleet,
     ) -> Vec<RequestKey> {
         let had_targets = |before: Option<Seen>| before.is_some_and(|before| before.may_have_targets);
-        let (is_target, here) = match event {
+        let (concerns_targets, changed) = match event {
             FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster) => {
                 let is_update = matches!(event, FleetEvent::Updated(_));
                 let seen = Seen::now(relation, cluster);
@@ -83,31 +83,38 @@ impl Clusters {
                     return Vec::new();
                 }
                 relation.silent.forget_cluster(cluster.name());
-                let own = seen.own;
-                let is_the_same = before.is_some_and(|before| Seen { own, ..before } == seen);
-                // A cluster whose labels have changed may have lost its targets.
+                let source_hash = seen.source_hash;
+                let is_same_for_targets = before.is_some_and(|before| {
+                    Seen {
+                        source_hash,
+                        ..before
+                    } == seen
+                });
+                // If its labels have changed, the cluster may no longer be a target cluster, but may still have
+                // targets.
                 let may_have = seen.may_have_targets || had_targets(before);
-                (may_have && !(is_update && is_the_same), Some(cluster))
+                (may_have && !(is_update && is_same_for_targets), Some(cluster))
             }
             FleetEvent::Disengaged { name, .. } => (had_targets(self.note(name, None)), None),
             _ => (true, None),
         };
-        let clusters = if is_target {
+        let clusters = if concerns_targets {
             fleet.clusters()
         } else {
-            here.into_iter().cloned().collect()
+            changed.into_iter().cloned().collect()
         };
         let sources = clusters
             .iter()
             .filter(|cluster| relation.sources.matches(cluster));
-        let waiting = here.map(|cluster| relation.memory.waiting_for(cluster.name()));
-        let known = sources.flat_map(|cluster| known(relation, cluster));
+        let waiting = changed.map(|cluster| relation.memory.waiting_for(cluster.name()));
+        let known = sources.flat_map(|cluster| stored_sources(relation, cluster));
         known.chain(waiting.into_iter().flatten()).collect()
     }
 }
 
-/// The sources in the store of a cluster, also while they are listed for the first time: those that come later are reconciled anyway.
-fn known<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Vec<RequestKey> {
+/// The sources in the store of a cluster, even before its first list is complete. Sources that are listed later are
+/// reconciled anyway.
+fn stored_sources<S, T>(relation: &Relation<S, T>, cluster: &Cluster) -> Vec<RequestKey> {
     let store = relation
         .source_watch()
         .and_then(|watch| cluster.store_of::<DynamicObject>(watch).ok());

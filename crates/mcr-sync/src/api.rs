@@ -23,27 +23,27 @@ use crate::{
 /// One object in one cluster.
 pub(crate) struct Remote {
     pub(crate) key: RequestKey,
-    /// The name as a part of a path. That of an RBAC object may have `?`, and kube writes names into paths as they are.
+    /// The name as a segment of a path. The name of an RBAC object may contain `?`, and kube does not escape names.
     segment: String,
     resource: ApiResource,
     api: Api<DynamicObject>,
     cluster: Cluster,
     manager: Option<String>,
-    /// Whether objects that were read keep their `managedFields`.
+    /// Whether objects that are read keep their `managedFields`.
     keeps_managed_fields: bool,
     answering: Option<Arc<Answering>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum RequestKind {
     Read,
     Write,
 }
 
-/// The end of a write that depends on what was read before.
+/// The outcome of a write that names the version that was read.
 pub(crate) enum Written {
     Done(Arc<DynamicObject>),
-    /// The object is another one than was read. Read it again.
+    /// The object has changed since it was read. Read it again.
     Outdated,
 }
 
@@ -85,27 +85,29 @@ impl Remote {
         })
     }
 
-    /// Waits no longer for the cluster than this allows.
+    /// Limits how long requests wait for the cluster.
     pub(crate) fn bounded_by(mut self, answering: Arc<Answering>) -> Self {
         self.answering = Some(answering);
         self
     }
 
-    /// Sends a request, and waits for its answer as long as this cluster may be waited for.
-    async fn sent<A>(
+    /// Sends a request, and waits for the answer as long as [`Answering`] allows.
+    async fn send<A>(
         &self,
-        way: Way,
+        kind: RequestKind,
         request: impl Future<Output = kube::Result<A>>,
     ) -> Result<kube::Result<A>, SyncError> {
         let Some(answering) = &self.answering else {
             return Ok(request.await);
         };
         let is_answer = |answer: &_| matches!(answer, Ok(_) | Err(kube::Error::Api(_)));
-        let answer = answering.ask(SOON, way == Way::Write, is_answer, request).await;
+        let answer = answering
+            .ask(SOON, kind == RequestKind::Write, is_answer, request)
+            .await;
         answer.ok_or_else(|| SyncError::NoAnswer(self.key.clone()))
     }
 
-    /// Writes under this name of a field manager. Server-side apply also reads `managedFields`.
+    /// Sets the field manager of writes. Server-side apply also reads `managedFields`.
     pub(crate) fn managed_by(mut self, manager: String, keeps_managed_fields: bool) -> Self {
         self.manager = Some(manager);
         self.keeps_managed_fields = keeps_managed_fields;
@@ -116,8 +118,9 @@ impl Remote {
         &self.key.object.name
     }
 
-    /// The object as the stores keep it. Its `managedFields` are as long as the rest, and merge patches do not need them.
-    fn kept(&self, mut object: DynamicObject) -> Arc<DynamicObject> {
+    /// The object without `managedFields`, as stores keep it. The `managedFields` are as long as the rest of the
+    /// object, and merge patches do not need them.
+    fn without_managed_fields(&self, mut object: DynamicObject) -> Arc<DynamicObject> {
         if !self.keeps_managed_fields {
             object.metadata.managed_fields = None;
         }
@@ -128,11 +131,11 @@ impl Remote {
         failed(verb, self.key.clone())
     }
 
-    /// The object as the server has it now. A 404 counts only if it names the object: that of a kind which is not served, or
-    /// of something in front of the server, proves nothing about the object.
+    /// Reads the object from its server. `None` if the server answers 404 for the name of the object. A 404 for the
+    /// kind, or one from a proxy, proves nothing about the object.
     pub(crate) async fn get(&self) -> Result<Option<Arc<DynamicObject>>, SyncError> {
-        match self.sent(Way::Read, self.api.get(&self.segment)).await? {
-            Ok(object) => Ok(Some(self.kept(object))),
+        match self.send(RequestKind::Read, self.api.get(&self.segment)).await? {
+            Ok(object) => Ok(Some(self.without_managed_fields(object))),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 if names(&status, self.name()) {
                     Ok(None)
@@ -144,28 +147,31 @@ impl Remote {
         }
     }
 
-    /// The object, if this label selector selects it.
+    /// As [`get`](Self::get), but `None` also if the object does not match the label selector.
     pub(crate) async fn get_labelled(&self, labels: &str) -> Result<Option<Arc<DynamicObject>>, SyncError> {
         let params = ListParams::default()
             .labels(labels)
             .fields(&format!("metadata.name={}", self.name()));
-        let listed = self.sent(Way::Read, self.api.list(&params)).await?;
+        let listed = self.send(RequestKind::Read, self.api.list(&params)).await?;
         let found = listed.map_err(self.failed("read"))?.items.pop();
-        Ok(found.map(|object| self.kept(object)))
+        Ok(found.map(|object| self.without_managed_fields(object)))
     }
 
-    /// Creates the object. With `namespaces`, creates its namespace too if that is missing and was not created lately.
+    /// Creates the object. With `namespaces`, also creates the object's namespace if it is missing and was not created
+    /// recently.
     pub(crate) async fn create(
         &self,
         object: Value,
         namespaces: Option<&Namespaces>,
     ) -> Result<Written, SyncError> {
-        let object = self.named(object)?;
+        let object = self.with_kind_and_name(object)?;
         let post = PostParams {
             field_manager: self.manager.clone(),
             ..PostParams::default()
         };
-        let mut answer = self.sent(Way::Write, self.api.create(&post, &object)).await?;
+        let mut answer = self
+            .send(RequestKind::Write, self.api.create(&post, &object))
+            .await?;
         if let (Err(kube::Error::Api(status)), Some(namespace), Some(namespaces)) =
             (&answer, &self.key.object.namespace, namespaces)
             && status.is_not_found()
@@ -175,18 +181,20 @@ impl Remote {
                 self.create_namespace(namespace).await?;
                 namespaces.note(&self.key.cluster, namespace);
             }
-            // Also if it was made for another object meanwhile.
-            answer = self.sent(Way::Write, self.api.create(&post, &object)).await?;
+            // Sent again even if another reconcile has created the namespace meanwhile.
+            answer = self
+                .send(RequestKind::Write, self.api.create(&post, &object))
+                .await?;
         }
         match answer {
-            Ok(object) => Ok(Written::Done(self.kept(object))),
+            Ok(object) => Ok(Written::Done(self.without_managed_fields(object))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Written::Outdated),
             Err(error) => Err(self.failed("create")(error)),
         }
     }
 
     /// The object with its kind and its name.
-    fn named(&self, mut object: Value) -> Result<DynamicObject, SyncError> {
+    fn with_kind_and_name(&self, mut object: Value) -> Result<DynamicObject, SyncError> {
         object["apiVersion"] = self.resource.api_version.clone().into();
         object["kind"] = self.resource.kind.clone().into();
         object["metadata"]["name"] = self.name().into();
@@ -201,7 +209,10 @@ impl Remote {
         let namespaces: Api<DynamicObject> = Api::all_with(self.cluster.client(), &resource);
         let object = DynamicObject::new(name, &resource);
         let post = PostParams::default();
-        match self.sent(Way::Write, namespaces.create(&post, &object)).await? {
+        match self
+            .send(RequestKind::Write, namespaces.create(&post, &object))
+            .await?
+        {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             Err(error) => {
@@ -211,16 +222,19 @@ impl Remote {
         }
     }
 
-    /// Whether the server would create this object if there were none of its name. Writes nothing.
+    /// Asks the server, by a dry run, whether it would create this object if the name were free. Writes nothing.
     pub(crate) async fn accepts(&self, object: Value) -> Result<bool, SyncError> {
         let post = PostParams {
             dry_run: true,
             field_manager: self.manager.clone(),
         };
         let answer = self
-            .sent(Way::Write, self.api.create(&post, &self.named(object)?))
+            .send(
+                RequestKind::Write,
+                self.api.create(&post, &self.with_kind_and_name(object)?),
+            )
             .await?;
-        // The server looks for an object of the name after all checks.
+        // The server checks whether the name is taken after all other checks.
         Ok(matches!(answer, Err(kube::Error::Api(status)) if status.is_already_exists()))
     }
 
@@ -238,14 +252,14 @@ impl Remote {
         let answer = match write {
             Write::Merge(patch) => {
                 let patch = Patch::Merge(patch);
-                self.sent(Way::Write, self.api.patch(&self.segment, &params, &patch))
+                self.send(RequestKind::Write, self.api.patch(&self.segment, &params, &patch))
                     .await?
             }
             Write::Apply { object, force } => {
                 params.force = force;
-                let object = self.named(object)?;
+                let object = self.with_kind_and_name(object)?;
                 let patch = Patch::Apply(object);
-                self.sent(Way::Write, self.api.patch(&self.segment, &params, &patch))
+                self.send(RequestKind::Write, self.api.patch(&self.segment, &params, &patch))
                     .await?
             }
         };
@@ -275,7 +289,7 @@ impl Remote {
 
     fn written(&self, verb: &'static str, answer: kube::Result<DynamicObject>) -> Result<Written, SyncError> {
         match answer {
-            Ok(object) => Ok(Written::Done(self.kept(object))),
+            Ok(object) => Ok(Written::Done(self.without_managed_fields(object))),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 Ok(Written::Outdated)
             }
@@ -283,7 +297,7 @@ impl Remote {
         }
     }
 
-    /// Deletes this object in the state that was read, and no other of its name. Returns whether it did.
+    /// Deletes the object if it is still in the state that was read. Returns whether the server has deleted it.
     pub(crate) async fn delete(&self, read: &DynamicObject) -> Result<bool, SyncError> {
         let only_this = Preconditions {
             uid: read.metadata.uid.clone(),
@@ -291,11 +305,11 @@ impl Remote {
         };
         let delete = DeleteParams::default().preconditions(only_this);
         match self
-            .sent(Way::Write, self.api.delete(&self.segment, &delete))
+            .send(RequestKind::Write, self.api.delete(&self.segment, &delete))
             .await?
         {
             Ok(_) => Ok(true),
-            // It has changed or is gone. The next read shows which.
+            // The object has changed or is gone. The next read shows which.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(false),
             Err(error) => Err(self.failed("delete")(error)),
         }
@@ -338,14 +352,14 @@ pub(crate) async fn list(
     }
 }
 
-/// Whether a Status is about the object of this name.
+/// Whether the error is about the object of this name.
 fn names(status: &Status, name: &str) -> bool {
     let details = status.details.as_ref();
     details.is_some_and(|details| details.name == name)
 }
 
-/// Whether an object is over a limit of the server. The server has three: for a request (413), for the contents of some kinds
-/// (422 with this cause), and that of its storage (500).
+/// Whether the server refused an object as too large. There are three limits: of a request (413), of the contents of
+/// some kinds (422 with this cause), and of etcd (500).
 fn is_too_large(status: &Status) -> bool {
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 413
@@ -355,7 +369,8 @@ fn is_too_large(status: &Status) -> bool {
 
 /// An object as JSON. The metadata of a dynamic object always serialises.
 pub(crate) fn value(object: &DynamicObject) -> Value {
-    // The derived implementation copies each field of a flattened object twice, and this runs at every observation.
+    // The derived `Serialize` is not used, because it copies each field of a flattened object twice. This function runs
+    // at every observation.
     let mut all = match &object.data {
         Value::Object(fields) => fields.clone(),
         _ => Map::new(),

@@ -14,7 +14,7 @@ use crate::{
     mirror,
     name::NameTemplate,
     related::Related,
-    relation::{Relation, TargetNamespace, first_name},
+    relation::{Relation, TargetNamespace, cluster_in_fleet},
     writes::Namespaces,
 };
 
@@ -57,8 +57,8 @@ where
     S: Resource + DeserializeOwned + Send + Sync + 'static,
     T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
-    /// Starts a sync of kinds that are known at compile time. The name becomes a label of targets and a part of the finalizer
-    /// of sources: another name is another sync.
+    /// Starts a sync of kinds that are known at compile time. The name becomes a label of targets and a part of the
+    /// finalizer of sources, so a sync with another name is another sync.
     pub fn new(name: impl Into<String>) -> Self
     where
         S: Resource<DynamicType = ()>,
@@ -86,12 +86,13 @@ where
         }
     }
 
-    /// Sets an id of the installation that this sync belongs to, such as `prod-eu`: 1 to 63 lower case letters, digits and '-'. It is
-    /// a part of the link from each target to its source. Default: none.
+    /// Sets an id of the installation that this sync belongs to, such as `prod-eu`: 1 to 63 lower case letters, digits
+    /// and '-'. It is a part of the link from each target to its source. Default: none.
     ///
-    /// Programs with fleets of their own that share a target cluster and have a sync of one name need different owners, or they take
-    /// each other's targets for their own. The targets of another owner belong to somebody else. So another owner is another sync;
-    /// a sync that gets its first owner takes its targets along.
+    /// Programs with separate fleets need different owners if they share a target cluster and their syncs have the
+    /// same name. Otherwise each would treat the targets of the other as its own. With another owner, a sync is
+    /// another sync: it treats existing targets of the former owner as foreign. A sync that gets its first owner keeps
+    /// its targets.
     pub fn owner(mut self, id: impl Into<String>) -> Self {
         self.relation.owner = Some(id.into());
         self
@@ -114,13 +115,14 @@ where
 
     /// Places a target of each source in each of these clusters, except in the cluster of the source.
     ///
-    /// A cluster that joins gets its targets. A cluster that no longer matches loses them. A cluster that leaves the fleet
-    /// keeps them. One that waits as another name of a cluster in the fleet gets none.
+    /// A cluster that joins gets its targets. A cluster that no longer matches loses them. A cluster that leaves the
+    /// fleet keeps them. A cluster that waits because it is another name of a cluster in the fleet gets none.
     pub fn to_each(self, clusters: ClusterSelector) -> Self {
         let selector = clusters.clone();
         self.place(clusters, move |_, own: &Cluster, fleet: &Fleet| {
-            let is_place =
-                |cluster: &Cluster| cluster.name() != own.name() && first_name(fleet, cluster).is_none();
+            let is_place = |cluster: &Cluster| {
+                cluster.name() != own.name() && cluster_in_fleet(fleet, cluster).is_none()
+            };
             let all = fleet.clusters().into_iter();
             all.filter(|cluster| is_place(cluster) && selector.matches(cluster))
                 .map(|cluster| cluster.name().clone())
@@ -129,7 +131,7 @@ where
         .by_selector()
     }
 
-    /// The placement follows from the selector of the target clusters.
+    /// Notes that a selector of target clusters decides the placement.
     fn by_selector(mut self) -> Self {
         self.relation.placement_sees_clusters = false;
         self
@@ -138,10 +140,10 @@ where
     /// Places targets by a function of the source, its cluster and the fleet. `clusters` selects the clusters that the
     /// function may return: targets are watched there.
     ///
-    /// If the function returns other clusters than before, the new targets are made first, and the former ones are deleted
-    /// when the new ones are as they should be. The function runs often and must not block. It is called again if a cluster that
-    /// `clusters` selects joins, leaves, becomes Ready or is no longer so, or has other labels or properties. Other clusters lead to no
-    /// call, except that of the source.
+    /// If the function returns other clusters than before, the new targets are created first. The former targets are
+    /// deleted when the new ones are up to date. The function runs often and must not block. It is called again when a
+    /// cluster that `clusters` selects joins or leaves, becomes Ready or stops being Ready, or has other labels or
+    /// properties. No other cluster causes a call, except the cluster of the source.
     pub fn place(
         mut self,
         clusters: ClusterSelector,
@@ -152,18 +154,18 @@ where
         self
     }
 
-    /// Makes the target from the source. The name, the namespace and the status of the returned object are ignored. Of its
-    /// metadata, labels and annotations are synced, except those of kcp and kubectl, and those that controllers keep for themselves.
+    /// Makes the target from the source. The name, the namespace and the status of the returned object are ignored. Of
+    /// its metadata, only labels and annotations are synced, without those of kcp, of kubectl and of controllers.
     ///
-    /// The function gets the source and its cluster. The fields that it sets are owned by the sync: changes of them are reverted, and
-    /// a field that it no longer sets is removed. Other fields of the target are not touched. A panic counts as an error; its message
-    /// is left out, because it may have secret values.
+    /// The function gets the source and its cluster. The sync owns the fields that the function sets: changes of them
+    /// are reverted, and a field that the function no longer sets is removed. Other fields of the target are not
+    /// touched. A panic counts as an error. Its message is left out, because it may contain secret values.
     pub fn project(self, project: impl Fn(&S, &Cluster) -> T + Send + Sync + 'static) -> Self {
         self.try_project(move |source, from| Ok::<T, BoxError>(project(source, from)))
     }
 
-    /// As [`project`](Self::project), with a function that may fail. An error is reported, and the function is called again when the
-    /// source changes.
+    /// As [`project`](Self::project), with a function that may fail. An error is reported, and the function is called
+    /// again when the source changes.
     pub fn try_project<E>(
         mut self,
         project: impl Fn(&S, &Cluster) -> Result<T, E> + Send + Sync + 'static,
@@ -176,9 +178,10 @@ where
         self
     }
 
-    /// Makes the target equal to the source, but for what belongs to the server or a controller of its cluster: addresses and node
-    /// ports of Services, the selector and labels that a Job gets, the volume of a PersistentVolumeClaim, the token Secrets of a
-    /// ServiceAccount, annotations such as `deployment.kubernetes.io/revision`, finalizers and owner references.
+    /// Makes the target equal to the source, without what belongs to the server or to a controller of the source's
+    /// cluster: addresses and node ports of Services, the selector and labels that a Job gets, the volume of a
+    /// PersistentVolumeClaim, the token Secrets of a ServiceAccount, annotations such as
+    /// `deployment.kubernetes.io/revision`, finalizers and owner references.
     ///
     /// Pods, Nodes, Events and Leases can't be mirrored, and neither can Secrets with the token of a ServiceAccount.
     pub fn mirror(self) -> Self
@@ -188,7 +191,7 @@ where
         let kind = self.relation.target.clone();
         let mut mirror = self.try_project(move |source: &S, _| {
             let target: T = source.clone().into();
-            if !mirror::has_own_fields(&kind) {
+            if !mirror::has_strip_rules(&kind) {
                 return Ok::<T, BoxError>(target);
             }
             let mut target = serde_json::to_value(target)?;
@@ -199,12 +202,13 @@ where
         mirror
     }
 
-    /// Changes each projected target for its cluster, such as an address or a size that differs between clusters. The function gets
-    /// the target, its source, the cluster of the source and the cluster of the target. Several functions run in the order of
-    /// these calls.
+    /// Changes each projected target for its target cluster, for example its address or size. The function gets the
+    /// target, its source, the cluster of the source and the cluster of the target. Several functions run in the order
+    /// of these calls.
     ///
-    /// What the function sets is owned as what [`project`](Self::project) sets. It runs while the target cluster is in the fleet, and
-    /// again when the source or the labels and properties of that cluster change.
+    /// The sync owns what the function sets, as with [`project`](Self::project). The function runs while the target
+    /// cluster is in the fleet. It runs again when the source changes, or the labels or properties of the target
+    /// cluster.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -226,7 +230,8 @@ where
         })
     }
 
-    /// As [`mutate`](Self::mutate), with a function that may fail. An error is reported, and holds the target in that cluster only.
+    /// As [`mutate`](Self::mutate), with a function that may fail. An error is reported, and stops only the target in
+    /// that cluster.
     pub fn try_mutate<E>(
         mut self,
         mutate: impl Fn(&mut T, &S, &Cluster, &Cluster) -> Result<(), E> + Send + Sync + 'static,
@@ -260,11 +265,13 @@ where
         self
     }
 
-    /// Brings status up: the function makes the chosen fields of the source's status from the targets that are known, also while
-    /// another one is away or refuses. A null removes a field. Only differences are written, as a merge patch of the status subresource.
+    /// Brings status up: the function makes the chosen fields of the source's status from the targets that are known,
+    /// even while another target cluster is away or refuses requests. A null removes a field. Only differences are
+    /// written, as a merge patch of the status subresource.
     ///
     /// A list is written as a whole. The `conditions` of the function replace those in the source, and the
-    /// [`condition`](Self::condition) of the sync is added to them. To keep those of others, the function takes them from the source.
+    /// [`condition`](Self::condition) of the sync is added to them. To keep the conditions of other controllers, the
+    /// function copies them from the source.
     pub fn status<V: Serialize>(
         self,
         status: impl Fn(&S, &[(ClusterName, T)]) -> V + Send + Sync + 'static,
@@ -272,8 +279,8 @@ where
         self.try_status(move |source, targets| Ok::<V, BoxError>(status(source, targets)))
     }
 
-    /// As [`status`](Self::status), with a function that may fail. An error is reported, and the function is called again when the
-    /// source or a target changes.
+    /// As [`status`](Self::status), with a function that may fail. An error is reported, and the function is called
+    /// again when the source or a target changes.
     pub fn try_status<V, E>(
         mut self,
         status: impl Fn(&S, &[(ClusterName, T)]) -> Result<V, E> + Send + Sync + 'static,
@@ -289,24 +296,25 @@ where
         self
     }
 
-    /// Writes a condition of this type to the source: `True` if all targets are as they should be, otherwise `False` with the
-    /// reason in words. Other conditions are not touched. A source gets none while its filter fails, because it is unknown whether
-    /// the source is selected. The kind needs the status subresource and `status.conditions`. Without them, as for a ConfigMap,
-    /// leave it out.
+    /// Writes a condition of this type to the source: `True` if all targets are up to date, otherwise `False` with a
+    /// reason and a message. Other conditions are not touched. While the filter of a source fails, the source gets no
+    /// condition, because it is unknown whether the source is selected. The kind needs the status subresource and
+    /// `status.conditions`: do not set a condition for a kind without them, such as ConfigMap.
     ///
-    /// The condition may be the first field of the status. So a status type with required fields must not be a part of `S`: a
-    /// source that has only the condition could not be decoded.
+    /// The condition may be the first field of the status. So `S` must not require other fields of the status: a
+    /// source whose status has only the condition could not be decoded.
     pub fn condition(mut self, kind: impl Into<String>) -> Self {
         self.relation.condition = Some(kind.into());
         self
     }
 
-    /// Sets whether the sync publishes Kubernetes events on its sources: what it creates, takes over and deletes, what is wrong in
-    /// the words of the [`condition`](Self::condition), and a target that was given up. Default `false`.
+    /// Sets whether the sync publishes Kubernetes events on its sources. The events report what the sync creates,
+    /// takes over and deletes, targets that it has given up, and problems, in the words of the
+    /// [`condition`](Self::condition). Default `false`.
     ///
-    /// The program then needs the right to create and patch `events` of `events.k8s.io` in the source clusters. A sync whose
-    /// events are refused goes on without them; the first refusal of a cluster is logged. A source with a name of more than about 230
-    /// characters gets no events, because kube makes the name of an event from it.
+    /// The program then needs the right to create and patch `events` of `events.k8s.io` in the source clusters. If a
+    /// cluster refuses events, the sync goes on without them, and logs the first refusal. A source with a name of more
+    /// than about 230 characters gets no events, because kube makes the name of an event from it.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -320,24 +328,27 @@ where
         self
     }
 
-    /// Syncs only the sources for which the function returns true. The targets of a source that is no longer selected are
-    /// deleted.
+    /// Syncs only the sources for which the function returns true. The targets of a source that is no longer selected
+    /// are deleted.
     ///
-    /// The function runs in this process: all objects of the kind are watched in the source clusters, and kept in memory.
+    /// The function runs in this process, so the program watches all objects of the kind in the source clusters and
+    /// keeps them in memory.
     pub fn filter(mut self, filter: impl Fn(&S) -> bool + Send + Sync + 'static) -> Self {
         self.relation.filter = Some(Arc::new(filter));
         self
     }
 
-    /// Syncs only the sources with these labels. Others are not watched, so they take no memory. The targets of a source that loses
-    /// the labels are deleted, also if it lost them while the program was stopped.
+    /// Syncs only the sources with these labels. Others are not watched, so they use no memory. The targets of a
+    /// source that loses the labels are deleted, even if that happened while the program was stopped.
     ///
-    /// As long as a source may have targets, it has a label of the sync, `sync.mcr.dev/placed.NAME` with the name of the sync. A second
-    /// watch finds it by this label when it has lost the others. A sync that gets its first selector sets the label on the sources that
-    /// match, with one write each. Those that do not match are found by their targets; one that has none left keeps its finalizer.
+    /// As long as a source may have targets, it has a label of the sync, `sync.mcr.dev/placed.NAME` with the name of
+    /// the sync. A second watch selects that label, and finds a source that has lost the selected labels. When a sync
+    /// gets its first selector, it sets that label on the sources that match, with one write each. Sources that do not
+    /// match are found by their targets. Such a source without targets keeps its finalizer.
     ///
-    /// Programs that divide the sources of one sync among them by a label limit their watches with [`build_with`](Self::build_with):
-    /// here, the source of another program is one that has lost its labels. All of them need the same selector.
+    /// If several programs divide the sources of one sync by a label, they limit their watches with
+    /// [`build_with`](Self::build_with) and use the same selector here. With different selectors, a program would
+    /// treat the sources of another program as sources that have lost their labels.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -371,18 +382,18 @@ where
         crate::metrics::SyncMetrics { sync, memory }
     }
 
-    /// Takes over an object of somebody else that has the name of a target, if the function returns true. Default: never; the
-    /// object is reported and not touched. The function is not asked about targets of other sources.
+    /// Takes over a foreign object that has the name of a target, if the function returns true. Default: never; the
+    /// object is reported and not touched. The function is not called for targets of other sources.
     pub fn adopt(mut self, rule: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         self.relation.adopt = Some(Arc::new(rule));
         self
     }
 
-    /// Releases a source that is being deleted once a target cluster has been away for this time. What is left there stays.
-    /// Default: never; the annotation [`ABANDON`](crate::ABANDON) releases it.
+    /// Releases a source that is being deleted once a target cluster has been away for this time. Objects that are
+    /// left in that cluster stay. Default: never; the annotation [`ABANDON`](crate::ABANDON) releases the source.
     ///
-    /// The time begins when the deletion first waits for the cluster, and anew when the cluster was back or the program has
-    /// started. A cluster that answers is not away, also if it refuses the deletion.
+    /// The time begins when the deletion first waits for the cluster. It begins again after the cluster was back, and
+    /// when the program starts. A cluster that answers is not away, even if it refuses the deletion.
     pub fn abandon_after(mut self, limit: Duration) -> Self {
         self.relation.abandon_after = Some(limit);
         self
@@ -397,12 +408,13 @@ where
         self
     }
 
-    /// Updates targets with server-side apply, under the field manager `sync.mcr.dev/NAME` with the name of the sync. Default:
-    /// merge patches.
+    /// Updates targets with server-side apply, under the field manager `sync.mcr.dev/NAME` with the name of the sync.
+    /// Default: merge patches.
     ///
-    /// The server then merges lists by the keys of their schema, so that others may add elements. It keeps the owned fields, so
-    /// the target has no annotation with their paths. Targets that were made with merge patches are taken over. A sync that goes
-    /// back to merge patches does not remove fields that it no longer projects at that moment.
+    /// The server then merges lists by the keys of their schema, so that others may add elements. It also keeps the
+    /// list of owned fields, so the target needs no annotation for that. Targets that were written with merge patches
+    /// are taken over. A sync that goes back to merge patches does not remove fields that it stops projecting at that
+    /// moment.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::Service;
@@ -416,11 +428,11 @@ where
         self
     }
 
-    /// Sets whether a target is deleted and made anew if its server refuses an update as invalid, as it does for immutable
-    /// fields. Default `false`; the refusal is reported.
+    /// Sets whether a target is deleted and created again if its server refuses an update as invalid, as it does for
+    /// immutable fields. Default `false`; the refusal is reported.
     ///
-    /// The server is first asked whether it would accept the new object. If it would not, the target stays. Between the deletion
-    /// and the creation there is no target, and its status and the fields of others are lost.
+    /// The sync first asks the server whether it would accept the new object. If not, the target stays. Between the
+    /// deletion and the creation there is no target, and its status and the fields of other owners are lost.
     pub fn replace_when_immutable(mut self, replace: bool) -> Self {
         self.relation.replaces = replace;
         self

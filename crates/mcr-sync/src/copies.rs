@@ -1,4 +1,4 @@
-//! The origins of copies: which copies shall exist, and what the servers report of origins and copies.
+//! Which copies of related objects shall exist, and what the servers report about origins and copies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,18 +22,19 @@ use crate::{
     silent::LIST,
 };
 
-/// What the functions of related objects are called in errors.
+/// The name in errors of the user's functions for related objects.
 const RELATED: &str = "function for related objects";
 
 impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
-    /// Finds the copies of a rule that shall exist, each with the place that it belongs to.
+    /// Finds the copies of a rule that shall exist, each with the place that it belongs to. `rule_index` is the
+    /// position of the rule.
     pub(crate) fn wanted_copies(
         &mut self,
-        at: usize,
+        rule_index: usize,
         view: &mut View,
     ) -> Result<BTreeMap<Placement, RequestKey>, SyncError> {
-        let (relation, own) = (self.relation, &self.request.key);
-        let rule = &relation.related[at];
+        let (relation, source_key) = (self.relation, &self.request.key);
+        let rule = &relation.related[rule_index];
         let mut selections = Vec::new();
         for place in view.observed.wanted.clone() {
             let target = Placement::target(&place);
@@ -59,25 +60,27 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 }
             }
         }
-        // Before the stores are read: a change of an origin is either in what is read, or its event finds the entry.
+        // Noted before the stores are read. So a change of an origin is either in the store already, or its event
+        // finds the source in the index.
         let mut interests: BTreeMap<Scope, BTreeSet<Selected>> = BTreeMap::new();
         for (place, _, selected) in &selections {
-            let (from, _) = rule.scopes(own, place);
+            let (from, _) = rule.scopes(source_key, place);
             interests.entry(from).or_default().insert(selected.clone());
         }
-        rule.index.note(own, interests);
+        rule.index.note(source_key, interests);
         let mut wanted = BTreeMap::new();
         for (place, target, selected) in selections {
-            let (from, to) = rule.scopes(own, &place);
-            view.selected.insert((at, place.clone()), selected.clone());
+            let (from, to) = rule.scopes(source_key, &place);
+            view.selected
+                .insert((rule_index, place.clone()), selected.clone());
             let mut note = |key, problem| {
                 view.notes.push(Note {
-                    rule: at,
+                    rule: rule_index,
                     key,
                     problem,
                 })
             };
-            let objects = match self.selected(at, &from, &selected) {
+            let objects = match self.matching_origins(rule_index, &from, &selected) {
                 Ok(objects) => objects,
                 Err(reason) => {
                     note(from.key(&rule.resource.plural), Problem::Unknown(reason));
@@ -99,7 +102,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 }
                 missing.remove(&*origin.object.name);
                 let Some(source) = self.decoded()? else { continue };
-                let link = relation.link(own);
+                let link = relation.link(source_key);
                 let made = call(RELATED, || {
                     let chosen = rule.chooses(&source.typed, target.as_ref(), &value(&object))?;
                     let copy = chosen.then(|| rule.copy_of(&source.typed, &origin, &object, &link));
@@ -108,9 +111,9 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 match made.unwrap_or_else(|panicked| Err(panicked.to_string())) {
                     Ok(None) => {}
                     Ok(Some((name, desired))) => {
-                        let copy = Placement::copy(at, to.key(&name));
+                        let copy = Placement::copy(rule_index, to.key(&name));
                         if view.desired.contains_key(&copy) {
-                            note(copy.at, Problem::Twice);
+                            note(copy.at, Problem::SameName);
                             continue;
                         }
                         view.desired.insert(copy.clone(), desired.into());
@@ -123,7 +126,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 }
             }
             for name in missing {
-                // A reference that is no name may be anything, a secret too.
+                // A reference that is not a valid name is not quoted, because it may be anything, even a secret.
                 let name = if is_valid(&name) {
                     &name
                 } else {
@@ -135,17 +138,17 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(wanted)
     }
 
-    /// The origins of this selection. The function of the user is not yet asked.
-    fn selected(
+    /// The origins that a selection matches, before the function of the user chooses among them.
+    fn matching_origins(
         &self,
-        at: usize,
+        rule_index: usize,
         from: &Scope,
         selected: &Selected,
     ) -> Result<Vec<Arc<DynamicObject>>, String> {
-        if let Some(objects) = self.origins.get(&(at, from.clone(), selected.clone())) {
+        if let Some(objects) = self.origins.get(&(rule_index, from.clone(), selected.clone())) {
             return Ok(objects.clone());
         }
-        let store = self.origin_store(&self.relation.related[at], &from.cluster)?;
+        let store = self.origin_store(&self.relation.related[rule_index], &from.cluster)?;
         let keys = match selected {
             Selected::Names(names) => names.iter().map(|name| from.key(name).object).collect(),
             _ => store.keys().map_err(|error| error.to_string())?,
@@ -177,16 +180,16 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(store)
     }
 
-    /// Asks the servers for the origins of a place. Returns whether they had not been asked yet.
+    /// Reads the origins of a place from their server. Returns whether they were not read before.
     pub(crate) async fn confirm_origins(
         &mut self,
-        at: usize,
+        rule_index: usize,
         place: &RequestKey,
         selected: &Selected,
     ) -> Result<bool, SyncError> {
-        let rule = &self.relation.related[at];
+        let rule = &self.relation.related[rule_index];
         let (from, _) = rule.scopes(&self.request.key, place);
-        let key = (at, from.clone(), selected.clone());
+        let key = (rule_index, from.clone(), selected.clone());
         if self.origins.contains_key(&key) {
             return Ok(false);
         }
@@ -194,7 +197,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         let mut objects = Vec::new();
         match selected {
             Selected::Names(names) => {
-                // A name that is not valid can't exist, and would be another path in a request.
+                // A name that is not valid can't exist, and would change the path of the request.
                 for name in names.iter().filter(|name| is_valid(name)) {
                     let remote = self.bounded(Remote::new(&cluster, &rule.resource, &from.key(name).object)?);
                     objects.extend(match &rule.watch_labels {
@@ -214,12 +217,12 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(true)
     }
 
-    /// Asks the servers for all copies of the source that belong to a place. Those beside a target that was given up are not asked for,
-    /// nor those beside the source if its own cluster was.
+    /// Lists all copies of the source that belong to a place, on their servers. Leaves out copies beside a target that
+    /// was given up, and copies beside the source if the source's own cluster was given up.
     pub(crate) async fn list_copies(&mut self, place: &RequestKey, view: &View) -> Result<(), SyncError> {
         let target = view.observed.objects.get(&Placement::target(place));
         let is_given_up = target.is_some_and(|target| target.state == State::Abandoned);
-        for (at, rule) in self.relation.related.iter().enumerate() {
+        for (rule_index, rule) in self.relation.related.iter().enumerate() {
             let name = match rule.way {
                 Way::Up if self.is_abandoned(&self.request.key) => continue,
                 Way::Up => &self.request.key.cluster,
@@ -232,20 +235,21 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             let found = self.list(&cluster, &rule.resource, None, Some(&selector)).await;
             for object in kinds::or_none(found, &cluster, &rule.resource).await? {
                 if let Some(key) = ObjectKey::of(&*object) {
-                    let copy = Placement::copy(at, RequestKey::new(cluster.name().clone(), key));
+                    let copy = Placement::copy(rule_index, RequestKey::new(cluster.name().clone(), key));
                     if !self.live.contains_key(&copy) {
-                        self.of_lists.insert(copy.clone());
+                        self.from_lists.insert(copy.clone());
                         self.live.insert(copy, Some(object));
                     }
                 }
             }
         }
-        // Not before: a list that failed is no list.
+        // Noted only now: if one of the lists has failed, the place is not listed.
         self.listed.insert(place.clone(), !is_given_up);
         Ok(())
     }
 
-    /// Lists objects in a cluster.
+    /// Lists objects in a cluster. For another cluster than the source's, waits no longer than
+    /// [`silent`](crate::silent) allows.
     async fn list(
         &self,
         cluster: &Cluster,
@@ -259,12 +263,9 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
         let answering = self.relation.silent.of(cluster.name());
         let listed = answering.ask(LIST, false, Result::is_ok, listed).await;
-        let what = || ObjectKey::cluster_scoped(&*resource.plural);
         listed.unwrap_or_else(|| {
-            Err(SyncError::NoAnswer(RequestKey::new(
-                cluster.name().clone(),
-                what(),
-            )))
+            let kind = ObjectKey::cluster_scoped(&*resource.plural);
+            Err(SyncError::NoAnswer(RequestKey::new(cluster.name().clone(), kind)))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Deletes the targets of source clusters that have left the fleet for good. Only on request.
+//! Deletes the targets of source clusters that have left the fleet for good, if the user asks for that.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     related::is_copy,
 };
 
-/// The time until the fleet is read again while its providers have not announced all their clusters.
+/// The pause between two reads of the fleet while its providers have not announced all their clusters.
 const OBSERVE_AGAIN: Duration = Duration::from_secs(15);
 
 impl<S, T> ObjectSync<S, T>
@@ -31,20 +31,21 @@ where
     S: Resource + DeserializeOwned + Send + Sync + 'static,
     T: Resource + DeserializeOwned + Serialize + Send + Sync + 'static,
 {
-    /// Makes a second controller, which deletes the targets of a source cluster that has not been in the fleet for `grace`, and
-    /// their related copies. Without it, targets of a cluster that has left stay for ever. Give both controllers to the
-    /// manager.
+    /// Makes a second controller, which deletes the targets and the related copies of a source cluster that has not
+    /// been in the fleet for `grace`. Without this controller, targets of a cluster that has left stay for ever. Give
+    /// both controllers to the manager.
     ///
-    /// The grace begins when the cluster leaves. When the program starts, it begins anew as soon as all providers have announced
-    /// their clusters. A cluster that comes back within the grace loses nothing. One that comes back later gets new targets. A
-    /// cluster that is in the fleet keeps its targets, also if it is down or [`from`](Self::from) no longer selects it.
+    /// The grace begins when the cluster leaves. After a start of the program, it begins when all providers have
+    /// announced their clusters. A cluster that comes back within the grace loses nothing. A cluster that comes back
+    /// later gets new targets. A cluster that is in the fleet keeps its targets, even if it is down or
+    /// [`from`](Self::from) no longer selects it.
     ///
-    /// The sync needs an [`owner`](Self::owner). Only targets of this owner are deleted: those of another program with a sync of
-    /// this name, whose source clusters never were in this fleet, are not. Targets from before the sync had an owner stay, too, if
-    /// their cluster had left by then.
+    /// The sync needs an [`owner`](Self::owner), and only targets of this owner are deleted. So the targets of another
+    /// program whose sync has the same name stay, although its source clusters never were in this fleet. Targets from
+    /// before the sync had an owner also stay, if their source cluster had left by then.
     ///
-    /// **Choose a grace that is longer than the repair of a mistake**, such as a kubeconfig that was deleted by accident: hours, not
-    /// minutes.
+    /// **Choose a grace that is longer than the repair of a mistake takes**, for example of a kubeconfig that was
+    /// deleted by accident: hours, not minutes.
     ///
     /// ```
     /// use std::time::Duration;
@@ -94,14 +95,14 @@ struct Orphans {
     sync: String,
     owner: String,
     target: ApiResource,
-    /// The kinds of the related copies beside targets.
+    /// The kinds of the related copies that are beside targets.
     copies: Vec<ApiResource>,
     grace: Duration,
-    /// Since when a source cluster has not been in the fleet, as far as this program knows.
+    /// When each missing source cluster left the fleet, as far as this program has observed it.
     left: Mutex<HashMap<ClusterName, Instant>>,
 }
 
-/// What is done about a target whose source cluster has left, or has not.
+/// What to do with a target, by whether its source cluster has left.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Keep,
@@ -122,13 +123,14 @@ impl Orphans {
         self.left.lock()
     }
 
+    /// Decides about the targets of one source cluster.
     fn verdict(&self, cluster: &ClusterName, is_in_fleet: bool, is_discovered: bool) -> Verdict {
         let mut left = self.left();
         if is_in_fleet {
             left.remove(cluster);
             return Verdict::Keep;
         }
-        // A provider that has not announced all its clusters proves nothing about those that are missing.
+        // Until a provider has announced all its clusters, a missing cluster proves nothing.
         if !is_discovered {
             return Verdict::ObserveAgain(OBSERVE_AGAIN);
         }
@@ -140,7 +142,7 @@ impl Orphans {
         }
     }
 
-    /// The targets of a cluster that has left. Notes who is in the fleet.
+    /// The targets whose source cluster has left with this event. Notes which clusters are in the fleet.
     fn affected(&self, event: &FleetEvent, fleet: &Fleet) -> Vec<RequestKey> {
         match event {
             FleetEvent::Engaged(cluster) => {
@@ -152,7 +154,7 @@ impl Orphans {
                 let targets: Vec<_> = clusters
                     .flat_map(|cluster| self.targets_of(name, &cluster))
                     .collect();
-                // Clusters come and go under new names, and most have no targets.
+                // Only clusters with targets are noted: clusters come and go under new names, and most have none.
                 if !targets.is_empty() {
                     self.left().insert(name.clone(), Instant::now());
                 }
@@ -166,18 +168,18 @@ impl Orphans {
         let Ok(store) = cluster.store_of::<DynamicObject>(&self.watch()) else {
             return Vec::new();
         };
-        let names = |key: &ObjectKey| {
+        let is_of_source = |key: &ObjectKey| {
             let object = store.get(key).ok().flatten();
             let named = object.and_then(|object| self.source(&object));
             named.is_some_and(|named| named.cluster == *source)
         };
         let keys = store.keys_unsynced().unwrap_or_default().into_iter();
-        keys.filter(names)
+        keys.filter(is_of_source)
             .map(|key| RequestKey::new(cluster.name().clone(), key))
             .collect()
     }
 
-    /// The source that a target of this sync and this owner names.
+    /// The source in the link of a target, if the link is of this sync and this owner.
     fn source(&self, object: &DynamicObject) -> Option<RequestKey> {
         let meta = &object.metadata;
         let link = Link::read(meta.labels.as_ref()?, meta.annotations.as_ref()?)?;
@@ -186,6 +188,7 @@ impl Orphans {
     }
 }
 
+/// Deletes one target and its copies, if its source cluster has been away for longer than the grace.
 async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result<Action, BoxError> {
     let Some(target) = request.live() else {
         return Ok(Action::done());
@@ -216,7 +219,8 @@ async fn clean(request: Request<DynamicObject>, orphans: Arc<Orphans>) -> Result
 }
 
 impl Orphans {
-    /// Deletes the related copies. Returns whether there are none: only the target leads to them, so it must stay until then.
+    /// Deletes the related copies. Returns whether none are left: the target must stay until then, because only it
+    /// leads to its copies.
     async fn copies_are_gone(
         &self,
         request: &Request<DynamicObject>,
@@ -243,8 +247,8 @@ impl Orphans {
         Ok(are_gone)
     }
 
-    /// Deletes an object of this source as it was read. Returns whether it did. A cluster that is back since then has a
-    /// live source.
+    /// Deletes an object of this source in the state that was read. Returns whether it has done so. If the cluster of
+    /// the source is back by now, the object stays, because its source is alive.
     async fn delete(
         &self,
         request: &Request<DynamicObject>,

@@ -1,5 +1,5 @@
-//! The desired state of a target or a copy, and the write that brings the object there: a merge patch of the fields that the sync owns,
-//! or server-side apply.
+//! The desired state of a target or a copy, and the write that brings the object to that state: a merge patch of the
+//! fields that the sync owns, or a server-side apply.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::{
     link::{self, Link, WRITTEN},
 };
 
-/// The most bytes of the annotation that stores the owned fields. Kubernetes allows 256 KiB for all annotations of an object
-/// together.
+/// The most bytes of the annotation that stores the owned fields. Kubernetes allows 256 KiB for all annotations of an
+/// object together.
 pub const MAX_FIELDS_BYTES: usize = 128 * 1024;
 
-/// What a sync with server-side apply does about a field that somebody else has set to another value.
+/// What a sync with server-side apply does if another field manager has set a field to another value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Conflicts {
-    /// The sync takes the field, and reverts the value. Kubernetes recommends this for controllers.
+    /// The sync sets the field to its own value. Kubernetes recommends this for controllers.
     Revert,
     /// The sync writes nothing, and reports the field and its manager in the error and the condition.
     Report,
@@ -40,23 +40,23 @@ pub struct TooManyFields {
 /// How objects are written: with server-side apply, or with merge patches if `None`.
 pub(crate) type Mode = Option<Conflicts>;
 
-/// A write to an object that exists. It names the version that was read.
+/// A write to an object that exists. The write names the version that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Write {
     Merge(Value),
     Apply { object: Value, force: bool },
 }
 
-/// What was written last, as an annotation stores it.
+/// What was written last. Stored in an annotation of the object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Written {
+struct LastWrite {
     /// The hash of the desired state.
     desired: String,
-    /// The hash of the owned fields as the server stored them, if it stored others than were sent. They count as the desired ones
-    /// from then on, so that a server that writes `1000m` as `1` is not sent `1000m` for ever.
+    /// The hash of the owned fields as the server stored them, if they differ from what was sent. Those values then
+    /// count as desired. Otherwise a server that stores `1000m` as `1` would be sent `1000m` for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stored: Option<String>,
-    /// The paths of the owned fields. With server-side apply the server keeps them.
+    /// The paths of the owned fields. `None` with server-side apply, where the server keeps them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fields: Option<Fields>,
 }
@@ -64,22 +64,22 @@ struct Written {
 /// The desired state of one object.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Desired {
-    /// Its synced part, with the link among labels and annotations.
+    /// The synced part of the object, with the link among its labels and annotations.
     pub(crate) object: Value,
     pub(crate) digest: String,
-    /// The annotation of an object that is stored as it was sent.
+    /// The content of the annotation if the server stores exactly what was sent.
     written: String,
     mode: Mode,
 }
 
-/// The field manager of a sync. Merge patches have it too, so that a sync may change to server-side apply.
+/// The name of a sync's field manager. Merge patches use it too, so that a sync can change to server-side apply.
 pub(crate) fn manager(sync: &str) -> String {
     format!("{}{sync}", link::PREFIX)
 }
 
 impl Desired {
-    /// The part of a projected object that is synced: not its status, and of its metadata the labels and annotations. The link and
-    /// these marks are added.
+    /// Reduces a projected object to the part that is synced: everything but its status and metadata, plus its labels
+    /// and annotations. Adds the link, and the `marks`: a label and an annotation.
     pub(crate) fn new(
         projected: Value,
         link: &Link<'_>,
@@ -112,7 +112,7 @@ impl Desired {
         let object = Value::Object(object);
         let (digest, fields) = (digest(&object), mode.is_none().then(|| Fields::of(&object)));
         let desired = digest.clone();
-        let written = encode(&Written {
+        let written = encode(&LastWrite {
             desired,
             stored: None,
             fields,
@@ -125,7 +125,8 @@ impl Desired {
         })
     }
 
-    /// Whether an object is stored as it was sent. This answers most questions, at little cost.
+    /// Whether the annotation of an object shows that it is stored as it was sent. This cheap check suffices in most
+    /// cases.
     pub(crate) fn is_stored(&self, live: &DynamicObject) -> bool {
         let of = |map: &Option<BTreeMap<String, String>>, key: &str| {
             map.as_ref().and_then(|map| map.get(key)).cloned()
@@ -155,11 +156,13 @@ impl Desired {
             })
     }
 
+    /// The first 64 bits of the digest.
     pub(crate) fn short(&self) -> u64 {
         u64::from_str_radix(&self.digest[..16], 16).unwrap_or_default()
     }
 
-    /// The object to create. The server has no apply that creates and never changes, so a POST does it in both modes.
+    /// The object to create. It is sent with POST in both modes, because a server-side apply could change an object
+    /// that exists.
     pub(crate) fn to_create(&self) -> Value {
         self.with_note(self.written.clone())
     }
@@ -170,7 +173,7 @@ impl Desired {
         object
     }
 
-    /// The next write to an object of the sync, or `None` if it is as it should be.
+    /// The next write to an object of the sync. `None` if the object is up to date.
     pub(crate) fn to_write(&self, sync: &str, live: &Value) -> Result<Option<Write>, TooManyFields> {
         let written = written(live);
         let is_last = written
@@ -190,7 +193,7 @@ impl Desired {
                 return Ok(Some(self.apply(live, self.written.clone())));
             };
             let mut patch = json!({"metadata": {"managedFields": managed}});
-            only_this(&mut patch, live);
+            add_preconditions(&mut patch, live);
             return Ok(Some(Write::Merge(patch)));
         }
         let owned = written.as_ref().and_then(|written| written.fields.as_ref());
@@ -198,14 +201,15 @@ impl Desired {
         if changes.is_none() && is_last {
             return Ok(None);
         }
-        // What was stored stays noted until the desired state is another one.
+        // The note about stored values stays until the desired state changes.
         let note = written
             .filter(|_| is_last)
             .map_or_else(|| Ok(self.written.clone()), |last| encode(&last))?;
         Ok(Some(merge(changes, note, live)))
     }
 
-    /// As [`to_write`](Self::to_write), or the write that sends once more what the server did not store before.
+    /// As [`to_write`](Self::to_write). If nothing differs but fields that the server did not store before, sends
+    /// those again.
     pub(crate) fn next_write(&self, sync: &str, live: &Value) -> Result<Option<Write>, TooManyFields> {
         let write = self.to_write(sync, live)?;
         if write.is_some() || dropped(&self.object, live).is_empty() {
@@ -223,10 +227,11 @@ impl Desired {
         }))
     }
 
-    /// The write that notes what the server stored in place of what it was sent. `None` if it stored what it was sent.
+    /// The write that notes which values the server stored instead of those that were sent. `None` if it stored what
+    /// was sent.
     pub(crate) fn to_note(&self, stored: &Value) -> Result<Option<Write>, TooManyFields> {
         let last = written(stored).filter(|last| last.desired == self.digest);
-        // An answer without a note of this state is not that of an apply.
+        // With server-side apply, an answer without a note of this desired state is not the answer to an apply.
         let is_noted = match &last {
             Some(last) if last.stored.as_ref() == Some(&self.stored(stored)) => true,
             Some(_) if self.mode.is_some() => contains(stored, &self.object, true),
@@ -245,7 +250,7 @@ impl Desired {
             self.digest.clone(),
             self.mode.is_none().then(|| Fields::of(&self.object)),
         );
-        let note = encode(&Written {
+        let note = encode(&LastWrite {
             desired,
             stored: Some(self.stored(stored)),
             fields,
@@ -257,32 +262,33 @@ impl Desired {
         }))
     }
 
-    /// The first apply after merge patches.
+    /// The first server-side apply to an object that was written with merge patches.
     pub(crate) fn first_apply(&self, live: &Value) -> Write {
         self.apply(live, self.written.clone())
     }
 
     fn apply(&self, live: &Value, note: String) -> Write {
         let mut object = self.with_note(note);
-        only_this(&mut object, live);
+        add_preconditions(&mut object, live);
         Write::Apply {
             object,
             force: self.mode == Some(Conflicts::Revert),
         }
     }
 
-    /// A hash of the owned fields as they are stored.
+    /// A hash of the owned fields as the server has stored them.
     fn stored(&self, live: &Value) -> String {
         digest(&Fields::of(&self.object).select(live))
     }
 }
 
-/// `None` also if somebody damaged the annotation: then no field counts as owned, nothing is removed, and the next write mends it.
-fn written(live: &Value) -> Option<Written> {
+/// The note in the annotation. `None` also if the annotation is damaged: then no field counts as owned, nothing is
+/// removed, and the next write repairs it.
+fn written(live: &Value) -> Option<LastWrite> {
     serde_json::from_str(live["metadata"]["annotations"][WRITTEN].as_str()?).ok()
 }
 
-fn encode(written: &Written) -> Result<String, TooManyFields> {
+fn encode(written: &LastWrite) -> Result<String, TooManyFields> {
     let text = serde_json::to_string(written).unwrap_or_default();
     let bytes = text.len();
     if bytes > MAX_FIELDS_BYTES {
@@ -294,20 +300,21 @@ fn encode(written: &Written) -> Result<String, TooManyFields> {
 
 fn merge(changes: Option<Value>, note: String, live: &Value) -> Write {
     let mut patch = changes.unwrap_or_else(|| json!({}));
-    only_this(&mut patch, live);
+    add_preconditions(&mut patch, live);
     patch["metadata"]["annotations"][WRITTEN] = note.into();
     Write::Merge(patch)
 }
 
-/// Only this object, in the state that was read.
-fn only_this(write: &mut Value, live: &Value) {
+/// Limits a write to this object in the state that was read.
+fn add_preconditions(write: &mut Value, live: &Value) {
     for precondition in ["uid", "resourceVersion"] {
         write["metadata"][precondition] = live["metadata"][precondition].clone();
     }
 }
 
-/// The `managedFields` in which all that this manager has created and patched counts as applied. `None` if nothing does so
-/// far. Without it, a field that is no longer applied would stay, because the entry of the creation owns it too.
+/// The `managedFields` to write so that everything that this manager has created and patched counts as applied. Without
+/// this write, a field that is no longer applied would stay, because the manager still owns the field through its
+/// creation. `None` if everything counts as applied already.
 fn handed_over(managed: &Value, manager: &str) -> Option<Value> {
     let is_own = |entry: &Value| entry["manager"] == manager && entry["subresource"].is_null();
     let (own, mut rest): (Vec<Value>, Vec<Value>) = managed.as_array()?.iter().cloned().partition(is_own);
@@ -317,23 +324,23 @@ fn handed_over(managed: &Value, manager: &str) -> Option<Value> {
     let mut entries = own.into_iter();
     let mut applied = entries.next()?;
     for entry in entries {
-        unite(&mut applied["fieldsV1"], &entry["fieldsV1"]);
+        merge_owned(&mut applied["fieldsV1"], &entry["fieldsV1"]);
     }
     applied["operation"] = "Apply".into();
     rest.push(applied);
     Some(rest.into())
 }
 
-fn unite(fields: &mut Value, others: &Value) {
+fn merge_owned(fields: &mut Value, others: &Value) {
     for (key, other) in others.as_object().into_iter().flatten() {
-        unite(&mut fields[key], other);
+        merge_owned(&mut fields[key], other);
     }
     if fields.is_null() {
         *fields = Value::Object(Map::new());
     }
 }
 
-/// The conflicts of an apply, as the server reports them: each with the manager and the field.
+/// The conflicts of a server-side apply as text: each field with its manager.
 pub(crate) fn conflicts(status: &Status) -> Option<String> {
     let causes = status.details.as_ref()?.causes.iter();
     let conflicts: Vec<String> = causes

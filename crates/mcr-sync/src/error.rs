@@ -4,7 +4,7 @@ use mcr::{BoxError, RequestKey};
 
 use crate::{desired::TooManyFields, name::NameError, values::without_quoted_json};
 
-/// The reason of [`SyncError::NoStatus`].
+/// The reason that conditions give for [`SyncError::NoStatus`].
 pub(crate) const NO_STATUS: &str = "NoStatus";
 
 /// Why a sync can't be built.
@@ -21,7 +21,7 @@ pub enum BuildError {
         "the sync has the owner {0:?}; use 1 to 63 lower case letters, digits and '-', with a letter or digit at both ends"
     )]
     Owner(String),
-    /// Nothing names the targets of this installation among those of clusters that have left.
+    /// The sync has no owner, so its targets can't be told from those of another installation.
     #[error(
         "the sync {0:?} is to delete orphans and has no owner; call `owner` with an id of this installation"
     )]
@@ -35,7 +35,7 @@ pub enum BuildError {
          both ends"
     )]
     Namespace(String),
-    /// Nothing makes a target from a source.
+    /// No function makes a target from a source.
     #[error("the sync {0:?} has no projection; call `project` or `mirror`")]
     NoProjection(String),
     /// [`mirror`](crate::ObjectSync::mirror) of a kind whose objects belong to their cluster, such as a Pod.
@@ -44,13 +44,13 @@ pub enum BuildError {
          you choose"
     )]
     NotMirrored(String),
-    /// A relation to related objects has an id that is not usable as a label, or that another one has.
+    /// The id of a relation to related objects is not usable as a label, or another relation has the same id.
     #[error(
         "a relation to related objects has the id {0:?}; use 1 to 50 lower case letters, digits and '-', with a letter or digit at \
          both ends, and a different one for each relation"
     )]
     RelatedId(String),
-    /// Nothing chooses the related objects.
+    /// The relation has no selection of related objects.
     #[error("the relation to related objects {0:?} chooses no objects; call `named`, `labelled` or `select`")]
     NoSelection(String),
     /// The controller refused its settings.
@@ -65,9 +65,9 @@ pub enum SyncError {
     /// A function of the user failed. The sync tries again when the source changes.
     #[error("the {function} of the source failed; it is tried again when the source changes: {source}")]
     Function {
-        /// Which function.
+        /// The function, in words.
         function: &'static str,
-        /// Its error.
+        /// The error of the function.
         source: BoxError,
     },
     /// The name of the target is not valid. The sync tries again when the source changes.
@@ -85,7 +85,7 @@ pub enum SyncError {
     /// An API server refused a request, or did not answer. The sync tries again with growing delays.
     #[error("could not {verb} {key}: {}{}", mcr::core::explain_error(.source), advice(.source))]
     Api {
-        /// What was to be done.
+        /// The verb of the failed request, for the message.
         verb: &'static str,
         /// The object.
         key: RequestKey,
@@ -100,8 +100,8 @@ pub enum SyncError {
         /// The error of the client.
         source: Box<kube::Error>,
     },
-    /// Other field managers have set fields of the target to other values, and the sync is to report that. The sync tries again with
-    /// growing delays.
+    /// Other field managers have set fields of the target to other values, and the sync is to report that. The sync
+    /// tries again with growing delays.
     #[error(
         "others have set fields of {key} to values that the projection does not have: {fields}; let them give up these fields, \
          leave the fields out of the projection, or use `Conflicts::Revert`"
@@ -115,11 +115,11 @@ pub enum SyncError {
     /// A target cluster has left the fleet between a read and a write. The sync tries again.
     #[error(transparent)]
     Cluster(#[from] mcr::ClusterNotFound),
-    /// A target cluster did not answer in time, or enough other requests wait for it. The sync tries again.
+    /// A target cluster did not answer in time, or too many requests wait for it already. The sync tries again.
     #[error("cluster {} does not answer in time, so {} there waits", .0.cluster, .0.object)]
     NoAnswer(RequestKey),
-    /// The server refuses the name because an object has it, and does not show that object. So does kcp if the selector of a
-    /// permission claim hides it. The sync tries again.
+    /// The server refuses the name because an object has it, and does not show that object. kcp does this if the
+    /// selector of a permission claim hides the object. The sync tries again.
     #[error(
         "an object that these credentials may not see has the name {0}; rename or delete it, or let the credentials see it, in kcp \
          by the labels of the permission claim"
@@ -131,8 +131,8 @@ pub enum SyncError {
          version of the kind"
     )]
     NotServed(RequestKey),
-    /// An annotation of the sync has a name that no object can have, so somebody else has written it. No request is sent for it. The
-    /// sync tries again when the source changes.
+    /// An annotation of the sync has a name that no object can have, so somebody else has written it. No request is
+    /// sent for that name. The sync tries again when the source changes.
     #[error(
         "the annotation {annotation} of {key} has the name {}, which no object of the sync can have, so no request is sent for it; correct \
          the annotation",
@@ -146,7 +146,8 @@ pub enum SyncError {
         /// The name.
         name: String,
     },
-    /// A target is left although its source is gone. It is never deleted: see the design.
+    /// A target exists although its source is gone. The sync never deletes such a target, because it can't be certain
+    /// that the source was deleted.
     #[error(
         "{target} was made for {source_key}, which no longer exists. Most likely it was given up while its cluster was away, or somebody \
          removed the finalizer of the source. The target stays, because a source cluster that was restored from a backup would look the same; delete it by hand if \
@@ -158,7 +159,7 @@ pub enum SyncError {
         /// The source that it names.
         source_key: RequestKey,
     },
-    /// A source has left the watch, which `build_with` has limited, and exists. Its targets and its finalizer stay.
+    /// A source has left the watch that `build_with` limits, and still exists. Its targets and its finalizer stay.
     #[error(
         "{key} is no longer in the watch of the sync, and still has the finalizer {finalizer}; put it back into the watch, for example by its \
          label, or remove the finalizer and delete its targets by hand"
@@ -169,18 +170,19 @@ pub enum SyncError {
         /// The finalizer.
         finalizer: String,
     },
-    /// Another object has the name of the source. It is reconciled when the watch of the sync has it, so nothing is reported.
+    /// Another object has the name of the source by now. Nothing is reported, because the sync reconciles that object
+    /// when its watch receives it.
     #[error("{0} is another object by now, which the watch of the sync does not have yet")]
     Replaced(RequestKey),
-    /// The objects changed each time between a read and the write that followed. The sync tries again.
+    /// In each attempt, the objects changed between the read and the write. The sync tries again.
     #[error("the source or its targets changed during each of {0} attempts to write; it is tried again")]
     TooManySteps(usize),
 }
 
-/// What to do about a refused request, if its answer has no advice.
+/// What to do about a refused request, if the answer itself gives no advice.
 fn advice(error: &kube::Error) -> &'static str {
     match error {
-        // Admission and a namespace that ends have this code too, and their own advice.
+        // Admission, and a namespace that is being deleted, also answer 403, and give advice of their own.
         kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot ") => {
             ". Grant this verb to the credentials of the cluster; it is tried again"
         }
@@ -195,7 +197,7 @@ impl SyncError {
         Self::Function { function, source }
     }
 
-    /// A name in an annotation of this object that no object can have.
+    /// The error for a name that no object can have, in an annotation of this object.
     pub(crate) fn annotation(
         annotation: impl Into<String>,
         key: RequestKey,

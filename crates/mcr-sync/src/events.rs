@@ -10,19 +10,19 @@ use tokio::time::timeout;
 
 use crate::{memory::Problem, pass::Pass, report::PAUSED, values::without_quoted_values};
 
-/// The most bytes of the text of an event that an API server takes.
+/// The longest text of an event that an API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
 
-/// The time that an event may take. A reconcile must not wait longer for it.
+/// How long a reconcile waits for the publication of an event.
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(5);
 
 impl<S, T> Pass<'_, S, T> {
-    /// Reports a problem of the source, or its end, unless that was reported before.
+    /// Reports a problem of the source, or that the problem is over, unless that was reported before.
     pub(crate) async fn report_problem(&self, problem: &mut Option<Problem>) {
         let (sync, source, memory) = (&*self.relation.name, &self.request.key, &self.relation.memory);
         match problem {
             Some(problem) => {
-                if !memory.is_new(source, problem) {
+                if !memory.note_problem(source, problem) {
                     return;
                 }
                 let Problem { reason, message, .. } = problem;
@@ -33,7 +33,7 @@ impl<S, T> Pass<'_, S, T> {
                 }
                 self.publish(EventType::Warning, reason, "Sync", message).await;
             }
-            None if memory.is_over(source) => {
+            None if memory.note_no_problem(source) => {
                 let note = "all targets are as they should be";
                 tracing::info!(sync, %source, "{note} again");
                 self.publish(EventType::Normal, "Synced", "Sync", note).await;
@@ -42,7 +42,8 @@ impl<S, T> Pass<'_, S, T> {
         }
     }
 
-    /// Publishes an event on the source, if the sync publishes events. An event that fails is lost: nothing depends on it.
+    /// Publishes an event on the source, if the sync publishes events. A failure is logged and not retried, because
+    /// nothing depends on events.
     pub(crate) async fn publish(&self, type_: EventType, reason: &str, action: &str, note: &str) {
         let Some(source) = self.last_known().filter(|_| self.relation.events) else {
             return;
@@ -71,7 +72,7 @@ impl<S, T> Pass<'_, S, T> {
     }
 }
 
-/// At most as much of a text as an event may have.
+/// The beginning of a text, as much as fits into an event.
 fn shortened(note: &str) -> &str {
     let mut ends = (0..=note.len().min(MAX_NOTE)).rev();
     &note[..ends.find(|end| note.is_char_boundary(*end)).unwrap_or_default()]

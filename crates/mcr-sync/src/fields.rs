@@ -11,15 +11,15 @@ use sha2::{Digest, Sha256};
 
 use crate::name::hex;
 
-/// A set of field paths, as a tree. It has no values, so that those of Secrets are nowhere else.
+/// A set of field paths, as a tree. It has no values, so that values of Secrets are not stored a second time.
 ///
-/// A leaf is a scalar, a list or an empty object: lists are owned as a whole.
+/// A leaf is a scalar, a list or an empty object. A list is owned as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Fields {
-    /// The value at this path is owned. Written as `0`.
+    /// The sync owns the value at this path. Serialised as `0`.
     Leaf(u8),
-    /// Some fields of the object at this path are owned.
+    /// The sync owns some fields of the object at this path.
     Object(BTreeMap<String, Fields>),
 }
 
@@ -44,7 +44,7 @@ impl Fields {
         }
     }
 
-    /// The part of `value` at these paths, without what is absent.
+    /// The part of `value` at these paths. Paths that `value` does not have are left out.
     pub(crate) fn select(&self, value: &Value) -> Value {
         match (self, value) {
             (Self::Object(fields), Value::Object(values)) => {
@@ -58,9 +58,9 @@ impl Fields {
     }
 }
 
-/// The same for equal values, whatever the order of their keys.
+/// A hash of a value that does not depend on the order of keys.
 pub(crate) fn digest(value: &Value) -> String {
-    /// Takes the text as it is made, because this runs at every observation.
+    /// Hashes the text while it is written, without a buffer, because this runs at every observation.
     struct Hash(Sha256);
 
     impl io::Write for Hash {
@@ -92,7 +92,7 @@ pub(crate) fn digest(value: &Value) -> String {
         hash.write_all(b",")
     }
     let mut hash = Hash(Sha256::new());
-    // A hash takes all that is written to it.
+    // Writing to a hash can't fail.
     let _ = add(value, &mut hash);
     hex(&hash.0.finalize()[..16])
 }
@@ -122,27 +122,32 @@ pub(crate) fn changes(owned: Option<&Fields>, desired: &Value, live: &Value) -> 
     }
 }
 
-/// Whether all of `desired` is in `live`. With `lists`, the elements of a list may have more fields, such as defaults, but there may be
-/// no others among them: only the server knows whether it merges the list with those of others. If so, the next apply notes them.
-pub(crate) fn contains(live: &Value, desired: &Value, lists: bool) -> bool {
+/// Whether all of `desired` is in `live`. With `extra_in_lists`, the elements of a list may have additional fields,
+/// such as defaults. Additional elements are a difference: only the server knows whether it merges the list with
+/// elements of other managers. If it merges them, the next apply notes the list as stored.
+pub(crate) fn contains(live: &Value, desired: &Value, extra_in_lists: bool) -> bool {
     match (live, desired) {
         (Value::Object(live), Value::Object(desired)) => {
             let mut all = desired.iter();
-            all.all(|(key, desired)| live.get(key).is_some_and(|live| contains(live, desired, lists)))
+            all.all(|(key, desired)| {
+                live.get(key)
+                    .is_some_and(|live| contains(live, desired, extra_in_lists))
+            })
         }
-        (Value::Array(live), Value::Array(desired)) if lists => {
+        (Value::Array(live), Value::Array(desired)) if extra_in_lists => {
             let mut pairs = live.iter().zip(desired);
-            live.len() == desired.len() && pairs.all(|(live, desired)| contains(live, desired, lists))
+            live.len() == desired.len()
+                && pairs.all(|(live, desired)| contains(live, desired, extra_in_lists))
         }
         (live, desired) => live == desired,
     }
 }
 
-/// The paths at which `live` differs from `desired`, as people write them. With `absent`, only those that `live` does not have at all,
-/// unless they are empty: a server may leave out what has no effect.
-fn paths(desired: &Value, live: &Value, absent: bool) -> Vec<String> {
+/// The paths at which `live` differs from `desired`, as people write them. With `absent_only`, only the paths that
+/// `live` does not have at all, without empty values: a server may leave out what has no effect.
+fn paths(desired: &Value, live: &Value, absent_only: bool) -> Vec<String> {
     let below = |name: String, desired: &Value, live: &Value| {
-        let below = paths(desired, live, absent).into_iter();
+        let below = paths(desired, live, absent_only).into_iter();
         below.map(move |path| format!("{name}{path}")).collect::<Vec<_>>()
     };
     match (desired, live) {
@@ -150,7 +155,7 @@ fn paths(desired: &Value, live: &Value, absent: bool) -> Vec<String> {
             let path = |(key, desired): (&String, &Value)| match live.get(key) {
                 Some(live) if live == desired => Vec::new(),
                 Some(live) => below(format!(".{key}"), desired, live),
-                None if absent && is_empty(desired) => Vec::new(),
+                None if absent_only && is_empty(desired) => Vec::new(),
                 None => vec![format!(".{key}")],
             };
             desired.iter().flat_map(path).collect()
@@ -161,12 +166,12 @@ fn paths(desired: &Value, live: &Value, absent: bool) -> Vec<String> {
                 .flat_map(|(at, (desired, live))| below(format!("[{at}]"), desired, live))
                 .collect()
         }
-        (desired, live) if absent || desired == live => Vec::new(),
+        (desired, live) if absent_only || desired == live => Vec::new(),
         _ => vec![String::new()],
     }
 }
 
-/// The fields of `desired` that have another value in `live`, or none.
+/// The fields of `desired` that `live` does not have, or has with another value.
 pub(crate) fn differing(desired: &Value, live: &Value) -> Vec<String> {
     let paths = paths(desired, live, false).into_iter();
     paths
@@ -174,9 +179,9 @@ pub(crate) fn differing(desired: &Value, live: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The fields that were sent to a server and are not in what it stores.
+/// The fields that were sent to a server and that it has not stored.
 pub(crate) fn dropped(desired: &Value, stored: &Value) -> Vec<String> {
-    // A server stores `stringData` elsewhere.
+    // `stringData` does not count as dropped: a server stores it as `data`.
     let paths = paths(desired, stored, true)
         .into_iter()
         .filter(|path| path != ".stringData");
@@ -196,6 +201,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// What to do with one field.
 enum Change {
     Keep,
     /// The whole value is replaced.
@@ -205,6 +211,7 @@ enum Change {
     Remove,
 }
 
+/// The change of one field. `previous` are the fields that the sync owned in it.
 fn change(previous: Option<&Fields>, desired: Option<&Value>, live: Option<&Value>) -> Change {
     match (desired, live) {
         (Some(Value::Object(desired)), Some(Value::Object(live))) => {
@@ -222,7 +229,7 @@ fn change(previous: Option<&Fields>, desired: Option<&Value>, live: Option<&Valu
             (None, _) => Change::Keep,
             (Some(Fields::Object(_)), Value::Object(live)) => {
                 let patch = fields(previous, None, live);
-                // An object of which nothing is left goes too, or else the target would differ from one made anew.
+                // An object that would become empty is removed. Otherwise the target would differ from a new one.
                 if live.keys().all(|key| patch.get(key).is_some_and(Value::is_null)) {
                     Change::Remove
                 } else if patch.is_empty() {
@@ -231,7 +238,7 @@ fn change(previous: Option<&Fields>, desired: Option<&Value>, live: Option<&Valu
                     Change::Patch(Value::Object(patch))
                 }
             }
-            // Somebody else has replaced the object.
+            // Somebody else has replaced the object by another value.
             (Some(Fields::Object(_)), _) => Change::Keep,
             // Somebody else has added fields to the empty object.
             (Some(Fields::Leaf(_)), Value::Object(live)) if !live.is_empty() => Change::Keep,
@@ -240,6 +247,7 @@ fn change(previous: Option<&Fields>, desired: Option<&Value>, live: Option<&Valu
     }
 }
 
+/// The patch of an object. A null removes a field.
 fn fields(
     previous: Option<&Fields>,
     desired: Option<&Map<String, Value>>,

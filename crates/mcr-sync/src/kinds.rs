@@ -1,4 +1,5 @@
-//! What a cluster shows of kinds: whether it serves one, whether it has the status subresource, and where its schema is.
+//! What the discovery API of a cluster shows of kinds: whether the cluster serves a kind, whether the kind has the
+//! status subresource, and where its schema is.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,7 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::SyncError;
 
-/// The clusters whose source kind is known to have the status subresource, with the number of their engagement.
+/// The clusters whose source kind is known to have the status subresource. The epoch is that of the cluster's
+/// engagement.
 #[derive(Default)]
 pub(crate) struct StatusKinds(Mutex<HashMap<ClusterName, Epoch>>);
 
@@ -17,8 +19,9 @@ impl StatusKinds {
         self.0.lock()
     }
 
-    /// Whether the API server reports that the kind has no status subresource. An API server that does not answer the question, as
-    /// one that allows no discovery, does not report it: the first write of a status then shows it.
+    /// Whether the API server reports that the kind has no status subresource. `false` if the discovery API gives no
+    /// answer, for example because it is forbidden. Then the first write of a status
+    /// fails and shows that it is missing.
     pub(crate) async fn is_missing(&self, cluster: &Cluster, resource: &ApiResource) -> bool {
         if self.known().get(cluster.name()) == Some(&cluster.epoch()) {
             return false;
@@ -35,7 +38,7 @@ impl StatusKinds {
             self.known().insert(cluster.name().clone(), cluster.epoch());
             return false;
         }
-        // A kind that is not served at all is another error.
+        // If the kind itself is not served, that is another error.
         has(&resource.plural)
     }
 
@@ -45,13 +48,13 @@ impl StatusKinds {
     }
 }
 
-/// The kind of the definitions of kinds, which have their schemas.
+/// The CustomResourceDefinitions, which contain the schemas.
 pub(crate) fn definitions() -> ApiResource {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     ApiResource::from_gvk(&kind)
 }
 
-/// The objects that were listed. There are none of a kind that the cluster does not serve.
+/// The listed objects. If the list failed because the cluster does not serve the kind, there are none.
 pub(crate) async fn or_none(
     listed: Result<Vec<Arc<DynamicObject>>, SyncError>,
     cluster: &Cluster,
@@ -63,7 +66,7 @@ pub(crate) async fn or_none(
     }
 }
 
-/// Whether the API server reports that it does not serve a kind. One that does not answer the question does not report it.
+/// Whether the API server reports that it does not serve a kind. `false` if the discovery API gives no answer.
 async fn is_not_served(cluster: &Cluster, resource: &ApiResource) -> bool {
     let client = cluster.client();
     let Ok(groups) = client.list_api_groups().await else {

@@ -9,7 +9,7 @@ use crate::name::{self, SourceName, is_possible, is_valid};
 
 /// The prefix of every label, annotation and finalizer of this crate.
 pub(crate) const PREFIX: &str = "sync.mcr.dev/";
-/// A label of targets: the name of the sync that made them. Targets are watched by it.
+/// A label of targets: the name of the sync that made them. The watch of targets selects it.
 pub(crate) const SYNC: &str = "sync.mcr.dev/sync";
 /// A label of targets: the [hash](SourceName::hash) of their source.
 pub(crate) const SOURCE: &str = "sync.mcr.dev/source";
@@ -19,11 +19,11 @@ pub(crate) const CLUSTER: &str = "sync.mcr.dev/source-cluster";
 pub(crate) const NAMESPACE: &str = "sync.mcr.dev/source-namespace";
 /// An annotation of targets: the name of the source.
 pub(crate) const NAME: &str = "sync.mcr.dev/source-name";
-/// An annotation of targets: the installation that the sync belongs to. Absent if it has no name.
+/// An annotation of targets: the owner of the sync. Absent if the sync has no owner.
 const OWNER: &str = "sync.mcr.dev/owner";
 /// The annotations of a link.
 const ANNOTATIONS: [&str; 4] = [CLUSTER, NAMESPACE, NAME, OWNER];
-/// An annotation of targets: what the sync wrote last, as hashes and paths.
+/// An annotation of targets: what the sync wrote last, as hashes and field paths.
 pub(crate) const WRITTEN: &str = "sync.mcr.dev/written";
 
 type Map = BTreeMap<String, String>;
@@ -33,7 +33,7 @@ type Map = BTreeMap<String, String>;
 pub(crate) struct Link<'a> {
     /// The name of the sync.
     pub(crate) sync: &'a str,
-    /// The installation that the sync belongs to.
+    /// The owner of the sync.
     pub(crate) owner: Option<&'a str>,
     pub(crate) source: SourceName<'a>,
 }
@@ -65,7 +65,7 @@ impl<'a> Link<'a> {
         (labels.into(), annotations.chain(optional).map(entry).collect())
     }
 
-    /// Reads the source from the labels and annotations of a target, without a list. `None` if they name none.
+    /// Reads the link from the labels and annotations of a target. `None` if they name no source.
     pub(crate) fn read(labels: &'a Map, annotations: &'a Map) -> Option<Self> {
         Some(Self {
             sync: labels.get(SYNC)?,
@@ -78,7 +78,8 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// An annotation whose name no object can have, if there is one: whoever may write targets may write any.
+    /// The first annotation of the link that has a name which no object can have. Whoever may write the target may
+    /// have set it.
     pub(crate) fn impossible(&self) -> Option<(&'static str, &'a str)> {
         let namespace = self.source.namespace.filter(|namespace| !is_valid(namespace));
         let name = Some(self.source.name).filter(|name| !is_possible(name));
@@ -92,10 +93,10 @@ impl<'a> Link<'a> {
         Some(RequestKey::new(cluster, object))
     }
 
-    /// Whether an object belongs to the source of this link, and not to another one or to nobody.
+    /// Whether an object belongs to the source of this link.
     ///
-    /// Either the annotations or the labels suffice, so that an object is found again after somebody removed the others. An
-    /// object whose remaining parts name another sync, another owner or another source is that of somebody else.
+    /// Either the annotations or the labels suffice, so that an object is recognised after somebody has removed the
+    /// others. If a part names another sync, another owner or another source, the object belongs to somebody else.
     pub(crate) fn owns(&self, meta: &ObjectMeta) -> bool {
         let optional = [
             (CLUSTER, Some(self.source.cluster)),
@@ -111,7 +112,7 @@ impl<'a> Link<'a> {
             annotations_fit &= found.is_none() || found == value;
         }
         let [sync, source] = [SYNC, SOURCE].map(|key| part(&meta.labels, key));
-        // The hash costs more than all else.
+        // Compared first, because the hash costs more than everything else.
         let is_sync = sync == Some(self.sync);
         let is_source = source.is_some_and(|source| source == self.source.hash());
         match (annotated, is_sync && is_source) {
@@ -127,13 +128,13 @@ pub(crate) fn part<'a>(map: &'a Option<Map>, key: &str) -> Option<&'a str> {
     map.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Whether an object is the target of some source, or was and lost a part of its link.
+/// Whether an object is the target of some source, even if a part of its link was lost.
 pub(crate) fn is_linked(meta: &ObjectMeta) -> bool {
     let has = |map: &Option<Map>, keys: &[&str]| keys.iter().any(|key| part(map, key).is_some());
     has(&meta.labels, &[SYNC, SOURCE]) || has(&meta.annotations, &ANNOTATIONS)
 }
 
-/// Labels and annotations that servers and controllers of a cluster set for themselves.
+/// Labels and annotations that servers and controllers of a cluster set for their own use.
 const OF_CONTROLLERS: [&str; 10] = [
     "batch.kubernetes.io/job-tracking",
     "control-plane.alpha.kubernetes.io/leader",
@@ -147,8 +148,8 @@ const OF_CONTROLLERS: [&str; 10] = [
     "volume.kubernetes.io/storage-provisioner",
 ];
 
-/// Whether a label or annotation of a source may be copied to its target. Those of kcp, of kubectl, of controllers and of this crate
-/// may not: they describe the source.
+/// Whether a label or annotation of a source may be copied to its target. Labels and annotations of kcp,
+/// kubectl, controllers and this crate may not, because they describe the source itself.
 pub(crate) fn is_copied(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     let of = |domain: &str| {

@@ -1,4 +1,4 @@
-//! What this program remembers of sources between reconciles. Nothing that is written follows from it alone.
+//! What this program remembers of sources between reconciles. No write follows from this memory alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
@@ -10,39 +10,43 @@ use mcr::{ClusterName, RequestKey};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 
-/// How long the text of a problem stays while its reason and the source do. Some errors have another text at each attempt, such as
-/// the port of a connection. Each new condition is a change of the source, and so leads to the next attempt at once.
-const STAYS: Duration = Duration::from_secs(60);
+/// How long the text of a problem is kept while its reason and the source stay the same. The text of some errors
+/// differs at each attempt, for example by the port of a connection. Each new text changes the condition, which
+/// changes the source, which leads to the next attempt at once.
+const MESSAGE_STAYS: Duration = Duration::from_secs(60);
 
 /// A problem of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// The generation of the source, if the problem is an error. Its text may differ at each attempt.
+    /// The generation of the source, if the problem is an error. The text of an error may differ at each attempt.
     pub(crate) generation: Option<i64>,
 }
 
 /// What is remembered of one source.
 #[derive(Default)]
 struct Remembered {
-    /// The clusters that are away while the deletion of the source waits for them, and since when without a break.
+    /// The clusters that are away while the deletion of the source waits for them, each with the time at which this
+    /// wait began.
     away: BTreeMap<ClusterName, Instant>,
-    /// The clusters that are away and hold it, as the last reconcile has found. An event of such a cluster leads to the source, also if
-    /// the cluster is no longer one of the targets' clusters.
+    /// The clusters that are away and that the source waits for, as the last reconcile has found. An event of such a
+    /// cluster leads to a reconcile of the source, even if the placement no longer selects the cluster.
     waits_for: BTreeSet<ClusterName>,
-    /// Where objects that name the source were observed, each with the number of the observation. The watch of the targets adds each of
-    /// them, and a reconcile removes those in the places of the source. So only objects that the sync did not make stay.
+    /// Where objects that name the source were observed, each with the number of the observation. The watch of the
+    /// targets adds every such object. A reconcile removes those in the places of the source. So only objects that the
+    /// sync did not make stay.
     claims: BTreeMap<RequestKey, u64>,
     /// The problem that was reported last, and when.
     problem: Option<(Problem, Instant)>,
-    /// Since when not all of its objects are as they should be, and how many are in which state.
+    /// Since when not all objects of the source are up to date.
     unsynced: Option<Instant>,
+    /// How many objects of the source are in each state.
     counts: BTreeMap<&'static str, usize>,
 }
 
 impl Remembered {
-    /// Forgets all but the objects that name the source.
+    /// Forgets everything but the objects that name the source.
     fn forget(&mut self) {
         let claims = std::mem::take(&mut self.claims);
         *self = Self {
@@ -61,9 +65,9 @@ impl Remembered {
 struct Inner {
     sources: HashMap<RequestKey, Remembered>,
     observations: u64,
-    /// The clusters that have refused an event.
+    /// The clusters that have refused to create an event.
     refused: HashSet<ClusterName>,
-    /// Objects that are as they should be: by the cluster of the source, and by a hash of its key.
+    /// How many objects are up to date: by the cluster of the source, and by a hash of the source's key.
     synced: HashMap<ClusterName, HashMap<u64, u32>>,
     /// The writes by verb and result.
     writes: BTreeMap<(&'static str, &'static str), u64>,
@@ -81,14 +85,14 @@ fn hash(source: &RequestKey) -> u64 {
 pub(crate) struct Figures {
     pub(crate) placements: BTreeMap<&'static str, usize>,
     pub(crate) writes: BTreeMap<(&'static str, &'static str), u64>,
-    /// The longest time for which a source has had an object that is not as it should be.
+    /// The longest time for which a source has had an object that is not up to date.
     pub(crate) oldest: Duration,
 }
 
 pub(crate) struct Memory {
     since: Instant,
     inner: Mutex<Inner>,
-    /// The sources to reconcile after a time, and whether there are new ones.
+    /// The sources to reconcile after a time, and a notification for each new one.
     later: (Mutex<HashMap<RequestKey, Duration>>, Notify),
 }
 
@@ -125,29 +129,36 @@ impl Memory {
 
     /// Notes whether a cluster is away while the deletion of a source waits for it.
     pub(crate) fn note_away(&self, source: &RequestKey, cluster: &ClusterName, is_away: bool) {
-        self.change(source, |of| {
+        self.change(source, |remembered| {
             if is_away {
-                of.away.entry(cluster.clone()).or_insert_with(Instant::now);
+                remembered
+                    .away
+                    .entry(cluster.clone())
+                    .or_insert_with(Instant::now);
             } else {
-                of.away.remove(cluster);
+                remembered.away.remove(cluster);
             }
         });
     }
 
     /// How long the deletion of a source has been waiting for this cluster.
     pub(crate) fn waited_for(&self, source: &RequestKey, cluster: &ClusterName) -> Duration {
-        let since = self.of(source, |of| of.away.get(cluster).copied()).flatten();
+        let since = self
+            .of(source, |remembered| remembered.away.get(cluster).copied())
+            .flatten();
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// The longest time for which the deletion of a source has been waiting for a cluster.
     pub(crate) fn waited(&self, source: &RequestKey) -> Option<Duration> {
-        let since = self.of(source, |of| of.away.values().min().copied()).flatten();
+        let since = self
+            .of(source, |remembered| remembered.away.values().min().copied())
+            .flatten();
         since.map(|since| since.elapsed())
     }
 
     pub(crate) fn note_waiting(&self, source: &RequestKey, clusters: BTreeSet<ClusterName>) {
-        self.change(source, |of| of.waits_for = clusters);
+        self.change(source, |remembered| remembered.waits_for = clusters);
     }
 
     /// The sources that wait for a cluster.
@@ -156,7 +167,7 @@ impl Memory {
         let waiting = inner
             .sources
             .iter()
-            .filter(|(_, of)| of.waits_for.contains(cluster));
+            .filter(|(_, remembered)| remembered.waits_for.contains(cluster));
         waiting.map(|(source, _)| source.clone()).collect()
     }
 
@@ -166,28 +177,30 @@ impl Memory {
         inner.observations += 1;
         let observation = inner.observations;
         drop(inner);
-        self.change(source, |of| {
+        self.change(source, |remembered| {
             if exists {
-                of.claims.insert(object, observation);
+                remembered.claims.insert(object, observation);
             } else {
-                of.claims.remove(&object);
+                remembered.claims.remove(&object);
             }
         });
     }
 
-    /// Forgets an object that was gone when its server was asked, unless the watch has received it again since this observation.
+    /// Forgets an object that its server no longer had, unless the watch has received the object again since this
+    /// observation.
     pub(crate) fn forget_claim(&self, source: &RequestKey, object: &RequestKey, observation: u64) {
-        self.change(source, |of| {
-            if of.claims.get(object) == Some(&observation) {
-                of.claims.remove(object);
+        self.change(source, |remembered| {
+            if remembered.claims.get(object) == Some(&observation) {
+                remembered.claims.remove(object);
             }
         });
     }
 
-    /// The objects that name this source, as far as they were not forgotten, each with the number of its last observation.
+    /// The objects that name this source and were not forgotten, each with the number of its last observation.
     pub(crate) fn claims(&self, source: &RequestKey) -> Vec<(RequestKey, u64)> {
-        let all = |of: &Remembered| {
-            of.claims
+        let all = |remembered: &Remembered| {
+            remembered
+                .claims
                 .iter()
                 .map(|(object, seen)| (object.clone(), *seen))
                 .collect()
@@ -195,29 +208,29 @@ impl Memory {
         self.of(source, all).unwrap_or_default()
     }
 
-    /// Notes a problem of a source. Returns whether it is to be reported, because it is another one than the last. Otherwise it gets
-    /// the text with which it was reported.
-    pub(crate) fn is_new(&self, source: &RequestKey, problem: &mut Problem) -> bool {
-        self.change(source, |of| {
-            if let Some((last, at)) = &of.problem {
+    /// Notes a problem of a source. Returns whether it is new, and so must be reported. If not, sets its message to
+    /// the message that was reported before.
+    pub(crate) fn note_problem(&self, source: &RequestKey, problem: &mut Problem) -> bool {
+        self.change(source, |remembered| {
+            if let Some((last, at)) = &remembered.problem {
                 let is_same = (last.reason, last.generation) == (problem.reason, problem.generation);
-                let stays = is_same && problem.generation.is_some() && at.elapsed() < STAYS;
+                let stays = is_same && problem.generation.is_some() && at.elapsed() < MESSAGE_STAYS;
                 if last == problem || stays {
                     problem.message.clone_from(&last.message);
                     return false;
                 }
             }
-            of.problem = Some((problem.clone(), Instant::now()));
+            remembered.problem = Some((problem.clone(), Instant::now()));
             true
         })
     }
 
     /// Notes that a source has no problem. Returns whether it had one.
-    pub(crate) fn is_over(&self, source: &RequestKey) -> bool {
-        self.change(source, |of| of.problem.take().is_some())
+    pub(crate) fn note_no_problem(&self, source: &RequestKey) -> bool {
+        self.change(source, |remembered| remembered.problem.take().is_some())
     }
 
-    /// Notes how many objects of a source are as they should be, and in which state the others are.
+    /// Notes how many objects of a source are up to date, and in which state the others are.
     pub(crate) fn note_counts(
         &self,
         source: &RequestKey,
@@ -225,9 +238,9 @@ impl Memory {
         others: BTreeMap<&'static str, usize>,
         is_synced: bool,
     ) {
-        self.change(source, |of| {
-            of.counts = others;
-            of.unsynced = (!is_synced).then(|| of.unsynced.unwrap_or_else(Instant::now));
+        self.change(source, |remembered| {
+            remembered.counts = others;
+            remembered.unsynced = (!is_synced).then(|| remembered.unsynced.unwrap_or_else(Instant::now));
         });
         let mut inner = self.inner();
         if synced > 0 {
@@ -239,7 +252,8 @@ impl Memory {
         }
     }
 
-    /// Notes when to observe a source again that has left the watch: the controller requeues only the objects in it.
+    /// Notes when to observe a source again that has left the watch. The controller requeues only objects in the
+    /// watch.
     pub(crate) fn note_later(&self, source: &RequestKey, after: Duration) {
         self.later.0.lock().insert(source.clone(), after);
         self.later.1.notify_one();
@@ -269,13 +283,15 @@ impl Memory {
             .map(|count| *count as usize)
             .sum();
         figures.placements.insert("synced", synced);
-        for of in inner.sources.values() {
-            for (state, count) in &of.counts {
+        for remembered in inner.sources.values() {
+            for (state, count) in &remembered.counts {
                 *figures.placements.entry(*state).or_default() += count;
             }
-            figures.oldest = figures
-                .oldest
-                .max(of.unsynced.map_or(Duration::ZERO, |since| since.elapsed()));
+            figures.oldest = figures.oldest.max(
+                remembered
+                    .unsynced
+                    .map_or(Duration::ZERO, |since| since.elapsed()),
+            );
         }
         figures
     }
@@ -285,23 +301,23 @@ impl Memory {
         self.inner().refused.insert(cluster.clone())
     }
 
-    /// Forgets a source that is gone, but for the objects that name it.
+    /// Forgets a source that is gone, except for the objects that name it.
     pub(crate) fn forget(&self, source: &RequestKey) {
         self.note_counts(source, 0, BTreeMap::new(), true);
         self.change(source, Remembered::forget);
     }
 
-    /// Forgets the sources of a cluster that has left, and the objects in it. They are observed again when it is back.
+    /// Forgets the sources and the objects of a cluster that has left. They are observed again when it is back.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         let mut inner = self.inner();
         inner.refused.remove(cluster);
         inner.synced.remove(cluster);
-        inner.sources.retain(|source, of| {
-            of.claims.retain(|object, _| object.cluster != *cluster);
+        inner.sources.retain(|source, remembered| {
+            remembered.claims.retain(|object, _| object.cluster != *cluster);
             if source.cluster == *cluster {
-                of.forget();
+                remembered.forget();
             }
-            !of.is_empty()
+            !remembered.is_empty()
         });
     }
 }

@@ -16,14 +16,14 @@ use crate::memory::Memory;
 /// | --- | --- |
 /// | `mcr_sync_placements` | the number of targets and copies, by `state` |
 /// | `mcr_sync_writes_total` | writes to targets and copies, by `verb` and `result`: `done`, `conflict`, `failed` |
-/// | `mcr_sync_oldest_unsynced_seconds` | how long the oldest unsynced source has been so; paused ones don't count |
+/// | `mcr_sync_oldest_unsynced_seconds` | how long the oldest unsynced source has been unsynced; paused sources don't count |
 ///
-/// A source is unsynced while one of its targets or copies is not as it should be, or its status can't be written. The
+/// A source is unsynced while one of its targets or copies is not up to date, or its status can't be written. The
 /// states:
 ///
 /// | state | meaning |
 /// | --- | --- |
-/// | `synced` | the object is as it should be |
+/// | `synced` | the object is up to date |
 /// | `away` | its cluster is away, or its kind can't be listed there |
 /// | `silent` | its cluster does not answer in time |
 /// | `deleting` | the object is being deleted and waits for its finalizers |

@@ -1,18 +1,19 @@
-//! What an object has from its server and from controllers, and must not have in another cluster.
+//! What servers and controllers add to an object, and what must not be copied to another cluster.
 
 use kube::core::ApiResource;
 use serde_json::Value;
 
-/// Whether a kind belongs to its cluster as a whole: other clusters refuse its objects, or give them another meaning.
-pub(crate) fn is_of_its_cluster(kind: &ApiResource) -> bool {
+/// Whether a kind belongs to its cluster as a whole: another cluster would refuse its objects, or give them another
+/// meaning.
+pub(crate) fn is_cluster_specific(kind: &ApiResource) -> bool {
     matches!(
         (&*kind.group, &*kind.kind),
         ("", "Pod" | "Node" | "Event") | ("events.k8s.io", "Event") | ("coordination.k8s.io", "Lease")
     )
 }
 
-/// Whether objects of the kind have fields that [`strip`] removes or refuses.
-pub(crate) fn has_own_fields(kind: &ApiResource) -> bool {
+/// Whether [`strip`] removes fields from objects of the kind, or refuses them.
+pub(crate) fn has_strip_rules(kind: &ApiResource) -> bool {
     matches!(
         (&*kind.group, &*kind.kind),
         (
@@ -33,11 +34,13 @@ fn remove(object: &mut Value, at: &str, fields: &[&str]) {
     }
 }
 
-/// Removes the fields that the server or a controller of a cluster chooses. The error has the reason why an object can't be copied.
+/// Removes the fields that the server or a controller of a cluster chooses. The error is the reason why an object
+/// can't be copied.
 pub(crate) fn strip(kind: &ApiResource, object: &mut Value) -> Result<(), &'static str> {
     match (&*kind.group, &*kind.kind) {
         ("", "Service") => {
-            // A Service without an address has none by the word of its author.
+            // `None` is a choice of the author: a Service without an address. Any other value is an address that the
+            // cluster has assigned.
             if object["spec"]["clusterIP"] != "None" {
                 remove(object, "/spec", &["clusterIP", "clusterIPs"]);
             }

@@ -35,7 +35,8 @@ pub struct SourceName<'a> {
 impl SourceName<'_> {
     /// A hash of all three parts: 40 hexadecimal digits, which fit in a label.
     ///
-    /// No two sources have the same hash because their parts join to the same text: each part is hashed with its length.
+    /// Each part is hashed with its length. So two sources can't have the same hash just because their joined parts
+    /// are the same text.
     pub fn hash(&self) -> String {
         let mut hash = Sha256::new();
         for part in [Some(self.cluster), self.namespace, Some(self.name)] {
@@ -81,7 +82,7 @@ pub fn hashed(source: SourceName<'_>) -> String {
     readable_with(source.name, &source.hash())
 }
 
-/// A name of the readable part of another name, and the first digits of a hash.
+/// A name made of the readable part of another name and the first digits of a hash.
 pub(crate) fn readable_with(name: &str, hash: &str) -> String {
     let mut readable: String = name
         .chars()
@@ -99,7 +100,7 @@ pub(crate) fn readable_with(name: &str, hash: &str) -> String {
     format!("{readable}-{}", &hash[..HASH_DIGITS])
 }
 
-/// Whether Kubernetes accepts the name for every kind that has names like those of ConfigMaps.
+/// Whether the name is valid for kinds with the usual rules, such as ConfigMaps.
 pub(crate) fn is_valid(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let mut labels = name.split('.');
@@ -108,15 +109,15 @@ pub(crate) fn is_valid(name: &str) -> bool {
         && name.chars().all(|c| is_word(c) || c == '-' || c == '.')
 }
 
-/// Whether any kind may have an object of this name: RBAC has fewer rules than others.
+/// Whether a kind exists that allows this name. RBAC kinds allow more names than other kinds.
 pub(crate) fn is_possible(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
 /// A template of names, such as `{cluster}-{name}`. The variables are `cluster`, `namespace`, `name` and `hash`.
 ///
-/// Two sources may get the same name from a template without `{hash}`. The second one is then reported as a conflict, and
-/// nothing is overwritten.
+/// Two sources may get the same name from a template without `{hash}`. The second source is then reported as a
+/// conflict, and nothing is overwritten.
 ///
 /// ```
 /// use mcr_sync::{NameTemplate, SourceName};
@@ -186,11 +187,11 @@ impl NameTemplate {
         Ok(Self(parts))
     }
 
-    /// The name of a source's target. The namespace of a cluster-scoped source is empty.
+    /// The name of a source's target. For a cluster-scoped source, `{namespace}` is empty.
     ///
     /// # Errors
-    /// [`NameError::TooLong`] and [`NameError::Invalid`] if Kubernetes does not accept the name. Nothing is cut off: two
-    /// names that differ only in what is cut would be the same.
+    /// [`NameError::TooLong`] and [`NameError::Invalid`] if Kubernetes does not accept the name. A long name is not
+    /// cut: two names that differ only in the part that is cut would become the same.
     pub fn render(&self, source: SourceName<'_>) -> Result<String, NameError> {
         let mut name = String::new();
         for part in &self.0 {

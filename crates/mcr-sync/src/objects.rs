@@ -13,7 +13,7 @@ use crate::{
     placement::{Found, Placement},
     plan::State,
     related::{copy, is_copy},
-    relation::{SourceKind, TargetKind, first_name},
+    relation::{SourceKind, TargetKind, cluster_in_fleet},
 };
 
 impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
@@ -31,7 +31,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// Whether an object is that of the source at this placement, and not that of somebody else.
+    /// Whether the object at this placement belongs to the source.
     pub(crate) fn owns(&self, placement: &Placement, meta: &ObjectMeta) -> bool {
         let link = self.relation.link(&self.request.key);
         match placement.rule {
@@ -40,17 +40,18 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// The cluster of this name. If it waits as another name of a cluster, that one, which has the same objects.
+    /// The cluster of this name. If the cluster is another name of a cluster in the fleet, returns that cluster, which
+    /// has the same objects.
     pub(crate) fn cluster(&self, name: &ClusterName) -> Result<Cluster, SyncError> {
         let (own, fleet) = (&self.request.cluster, &self.request.fleet);
         if name == own.name() {
             return Ok(own.clone());
         }
         let cluster = fleet.get(name)?;
-        Ok(first_name(fleet, &cluster).unwrap_or(cluster))
+        Ok(cluster_in_fleet(fleet, &cluster).unwrap_or(cluster))
     }
 
-    pub(crate) fn own(&self) -> Result<Remote, SyncError> {
+    pub(crate) fn source_remote(&self) -> Result<Remote, SyncError> {
         let (cluster, source) = (&self.request.cluster, &self.relation.source);
         Remote::new(cluster, source, &self.request.key.object)
     }
@@ -66,7 +67,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(remote.managed_by(manager, self.relation.mode(placement.rule).is_some()))
     }
 
-    /// Bounds how many reconciles wait for a cluster that does not answer. That of the source holds its own sources only.
+    /// Limits how many reconciles wait for a cluster that does not answer. The source's own cluster has no limit,
+    /// because only its own sources wait for it.
     pub(crate) fn bounded(&self, remote: Remote) -> Remote {
         let cluster = remote.key.cluster.clone();
         if cluster == *self.request.cluster.name() {
@@ -82,7 +84,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         wanted: &BTreeSet<RequestKey>,
     ) -> Result<Found, SyncError> {
         let place = &placement.at;
-        // A former place under another name of its cluster. If it is wanted under the first name, there is nothing else in it.
+        // A recorded place may be in a cluster that is another name of a cluster in the fleet. If the same place is
+        // wanted under the name of that cluster, the object belongs there.
         let first = self.cluster(&place.cluster).ok();
         let first = first.filter(|first| *first.name() != place.cluster && !wanted.contains(place));
         if let Some(first) = &first
@@ -102,7 +105,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         let store = cluster.store_of::<DynamicObject>(&self.watch(placement));
         match store.and_then(|store| store.get(&place.object)) {
             Ok(found) => Ok(found.into()),
-            // The cluster is no longer one of those where the kind is watched.
+            // The kind is no longer watched in this cluster.
             Err(StoreError::NotWatched { .. }) if !self.failed.contains_key(place) => {
                 self.remote(placement)?.get().await.map(Found::from)
             }

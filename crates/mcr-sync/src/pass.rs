@@ -1,5 +1,5 @@
-//! One pass over a source: what is observed of it, of its targets and of its copies. The stores come first, and the servers before a
-//! write.
+//! One pass over a source: what is observed of it, of its targets and of its copies. First from the stores; before a
+//! write, from the servers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,10 +32,10 @@ pub(crate) fn version(meta: &ObjectMeta) -> Version {
     (meta.uid.clone(), meta.resource_version.clone())
 }
 
-/// A source as its type, and its desired state, once that was needed.
+/// A source as its type, and its desired state once a step has needed it.
 pub(crate) struct Decoded<S> {
     pub(crate) typed: S,
-    /// Per target cluster if there are mutations, otherwise one for all.
+    /// One for each target cluster if there are mutations, otherwise one for all of them.
     desired: BTreeMap<Option<ClusterName>, Arc<Desired>>,
 }
 
@@ -45,37 +45,38 @@ pub(crate) struct Pass<'a, S, T> {
     pub(crate) request: &'a Request<DynamicObject>,
     /// `None` if the source is gone.
     pub(crate) source: Option<Arc<DynamicObject>>,
-    /// Whether `source` is an answer of the server, and not of the store.
+    /// Whether `source` was read from the server, not from the store.
     pub(crate) confirmed: bool,
-    /// What was decoded and projected last, and the version of the source that it was made of.
+    /// The result of the last decoding and projection, and the version of the source that it was made from.
     decoded: Option<(Version, Decoded<S>)>,
-    /// What servers have answered.
+    /// The objects that servers have returned.
     pub(crate) live: BTreeMap<Placement, Option<Arc<DynamicObject>>>,
-    /// Those of these answers that are of a list, which may be older by now.
-    pub(crate) of_lists: BTreeSet<Placement>,
-    /// The origins of copies as servers have them: by rule, and by what was asked for. Places may have the same.
+    /// The entries of `live` that are from lists, which may be outdated by now.
+    pub(crate) from_lists: BTreeSet<Placement>,
+    /// The origins of copies as servers have them: by rule and selection. Several places may share an entry.
     pub(crate) origins: BTreeMap<(usize, Scope, Selected), Vec<Arc<DynamicObject>>>,
-    /// The places whose copies the servers were asked for, and whether those beside the target were among them.
+    /// The places whose copies were listed on the servers, and whether the list included the copies beside the target.
     pub(crate) listed: BTreeMap<RequestKey, bool>,
-    /// Where a creation was refused because an object has the name.
+    /// Where a creation was refused because the name is taken.
     pub(crate) taken: BTreeSet<Placement>,
-    /// By place, or by the copy if nobody knows its place: why nothing more is done there. The other places do not wait for it.
+    /// The error that stopped the work at a place. For a copy whose place is unknown, the key is the key of the copy.
+    /// The work at other places continues.
     pub(crate) failed: BTreeMap<RequestKey, SyncError>,
-    /// What keeps objects from being as they should be, although their servers take each write.
+    /// Why objects are not up to date although their servers accept each write.
     pub(crate) troubles: Vec<(Placement, Trouble)>,
-    /// When objects that are written too often, or not stored as they were sent, are observed again.
+    /// When to observe objects again that are written too often, or that are not stored as they were sent.
     pub(crate) waits: Vec<Duration>,
 }
 
-/// What was observed of the source, in the stores and in the answers.
+/// What was observed of the source and its objects, from stores and servers.
 pub(crate) struct View {
     pub(crate) observed: Observed<RequestKey, Placement>,
-    /// The desired state of each wanted object whose cluster is not away.
+    /// The desired state of each wanted object in a cluster that is not away.
     pub(crate) desired: BTreeMap<Placement, Arc<Desired>>,
     pub(crate) found: BTreeMap<Placement, Arc<DynamicObject>>,
-    /// Per rule and place: the origins of copies.
+    /// The selections of origins, by rule and place.
     pub(crate) selected: BTreeMap<(usize, RequestKey), Selected>,
-    /// What is wrong with origins.
+    /// The origins that can't be copied now.
     pub(crate) notes: Vec<Note>,
 }
 
@@ -92,7 +93,7 @@ impl<'a, S, T> Pass<'a, S, T> {
             source,
             decoded: None,
             live: BTreeMap::new(),
-            of_lists: BTreeSet::new(),
+            from_lists: BTreeSet::new(),
             origins: BTreeMap::new(),
             listed: BTreeMap::new(),
             taken: BTreeSet::new(),
@@ -102,7 +103,7 @@ impl<'a, S, T> Pass<'a, S, T> {
         }
     }
 
-    /// The source, or what was last known of it.
+    /// The source, or its last known state if it is gone.
     pub(crate) fn last_known(&self) -> Option<&DynamicObject> {
         let last_known = || self.request.object.last_known().map(|object| &**object);
         self.source.as_deref().or_else(last_known)
@@ -115,7 +116,7 @@ impl<'a, S, T> Pass<'a, S, T> {
 }
 
 impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
-    /// Decodes the source, unless this version of it is decoded already: it is observed again after each write.
+    /// Decodes the source, unless this version is decoded already. A source is observed again after each write.
     pub(crate) fn decoded(&mut self) -> Result<Option<&mut Decoded<S>>, SyncError> {
         let Some(source) = &self.source else {
             return Ok(None);
@@ -133,7 +134,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(self.decoded.as_mut().map(|(_, decoded)| decoded))
     }
 
-    /// What was decoded holds for this version of the source, too.
+    /// Keeps the decoded source for a new version that differs in nothing that was decoded.
     pub(crate) fn keep_decoded(&mut self, now: &ObjectMeta) {
         let before = self.source.as_ref().map(|source| version(&source.metadata));
         if let Some((of, _)) = &mut self.decoded
@@ -143,18 +144,18 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// The places in the annotation of a source.
+    /// The places in the record of a source.
     fn places(&self, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, SyncError> {
         let sync = &self.relation.name;
         let failed = |name| SyncError::annotation(record::annotation(sync), self.request.key.clone(), name);
         record::places(sync, meta).map_err(failed)
     }
 
-    /// The places where a target shall be. `None` if the targets of the source are to go.
+    /// The places where a target shall be. `None` if all targets of the source are to be deleted.
     fn wanted(&mut self, meta: &ObjectMeta) -> Result<Option<BTreeSet<RequestKey>>, SyncError> {
         let (relation, request) = (self.relation, self.request);
-        // The targets must go, also if the source can't be decoded.
-        if relation.is_over(meta) {
+        // The targets must be deleted even if the source can't be decoded.
+        if relation.must_delete_targets(meta) {
             return Ok(None);
         }
         let Some(Decoded { typed, .. }) = self.decoded()? else {
@@ -167,6 +168,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         wanted.map(Some)
     }
 
+    /// Observes the source, its targets and its copies.
     pub(crate) async fn observe(&mut self) -> Result<View, SyncError> {
         let (relation, meta) = (self.relation, self.meta());
         self.troubles.clear();
@@ -182,12 +184,13 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             && let Some(last) = self.request.object.last_known()
         {
             recorded = self.places(&last.metadata)?;
-            // A target that was given up stays, also if its cluster is back before the source is seen as deleted.
-            let stays = record::may_not_be_deleted(&relation.name, &last.metadata);
+            // A target that was given up stays, even if its cluster is back before the source is known to be deleted.
+            let stays = record::cannot_have_been_deleted(&relation.name, &last.metadata);
             recorded.retain(|place| !stays && !self.is_abandoned(place));
         }
         let wanted = wanted.unwrap_or_default();
-        // A projection that fails is reported also while all targets are away, and before anything is written to the source.
+        // Projected here, so that an error is reported even while all targets are away, and before anything is written
+        // to the source.
         if relation.mutations.is_empty()
             && let Some(first) = wanted.first()
             && let Err(error) = self.desired(None)
@@ -227,7 +230,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             let target = objects.get(&Placement::target(place));
             target.is_some_and(|target| target.state == State::Abandoned)
         };
-        // A cluster that was given up may be back meanwhile.
+        // If the target is no longer given up, because its cluster is back, the copies beside it are not listed yet.
         let is_listed = |place: &&RequestKey| match self.listed.get(*place) {
             Some(beside_target) => *beside_target || is_given_up(place),
             None => relation.related.is_empty(),
@@ -263,7 +266,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 (self.state_of(&placement, &Found::Unknown, wanted, None)?, None)
             }
         };
-        // Also where a step has failed: the status is made of it.
+        // Kept even if a step has failed, because the status is made from it.
         let found = found.object();
         let seen = wanted && state == State::Away && self.was_there(&placement)?;
         view.desired
@@ -271,7 +274,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         view.found.extend(found.map(|found| (placement.clone(), found)));
         let object = Object {
             role: Role::Target,
-            of: Some(place),
+            place: Some(place),
             wanted,
             state,
             seen,
@@ -280,7 +283,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(())
     }
 
-    /// Observes the copies of a rule: those that shall exist, and those that do.
+    /// Observes the copies of a rule: those that shall exist, and those that do exist.
     async fn observe_copies(&mut self, at: usize, view: &mut View) -> Result<(), SyncError> {
         let rule = &self.relation.related[at];
         let places = self.wanted_copies(at, view)?;
@@ -307,7 +310,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                     (State::Away, None)
                 }
             };
-            let of = place.cloned().or_else(|| {
+            let owner_place = place.cloned().or_else(|| {
                 let cluster = match rule.way {
                     Way::Up => copy::origin_cluster(&found.as_ref()?.metadata)?,
                     Way::Down => placement.at.cluster.clone(),
@@ -317,10 +320,10 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                     .iter()
                     .chain(recorded)
                     .find(|place| place.cluster == cluster);
-                // Nothing is placed there, so nobody wants it.
+                // No place is in that cluster, so the copy is not wanted. It gets a place of its own.
                 Some(place.cloned().unwrap_or_else(|| placement.at.in_cluster(cluster)))
             });
-            let has_failed = [of.as_ref(), Some(&placement.at)]
+            let has_failed = [owner_place.as_ref(), Some(&placement.at)]
                 .into_iter()
                 .flatten()
                 .any(|key| self.failed.contains_key(key));
@@ -340,7 +343,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                     placement,
                     Object {
                         role,
-                        of,
+                        place: owner_place,
                         wanted,
                         state,
                         seen: false,
@@ -351,22 +354,22 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(())
     }
 
-    /// The desired state in a target cluster. `None` if no source is decoded.
+    /// The desired state in a target cluster. `None` if the source is gone.
     fn desired(&mut self, cluster: Option<&ClusterName>) -> Result<Option<Arc<Desired>>, SyncError> {
         let (relation, request) = (self.relation, self.request);
         let cluster = cluster.filter(|_| !relation.mutations.is_empty());
         let Some(decoded) = self.decoded()? else {
             return Ok(None);
         };
-        if let Some(made) = decoded.desired.get(&cluster.cloned()) {
-            return Ok(Some(made.clone()));
+        if let Some(desired) = decoded.desired.get(&cluster.cloned()) {
+            return Ok(Some(desired.clone()));
         }
         let to = cluster.map(|name| request.fleet.get(name)).transpose()?;
         let projected = relation.projected(&decoded.typed, &request.cluster, to.as_ref())?;
         let (link, mode) = (relation.link(&request.key), relation.mode(None));
-        let made = Arc::new(Desired::new(projected, &link, [None, None], mode)?);
-        decoded.desired.insert(cluster.cloned(), made.clone());
-        Ok(Some(made))
+        let desired = Arc::new(Desired::new(projected, &link, [None, None], mode)?);
+        decoded.desired.insert(cluster.cloned(), desired.clone());
+        Ok(Some(desired))
     }
 
     pub(crate) fn state_of(
@@ -386,12 +389,12 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         };
         let meta = &object.metadata;
         if !self.owns(placement, meta) {
-            // Only a creation that was refused shows that the name is taken.
+            // A name counts as taken only after the server has refused a creation.
             if wanted && !self.taken.contains(placement) {
                 return Ok(State::Absent);
             }
             let adoptable = match &self.relation.adopt {
-                // The object of another source has an owner, whatever the rule says about its contents.
+                // The object of another source is never adopted, even if the rule allows it.
                 Some(adopt) if wanted && placement.rule.is_none() && !is_linked(meta) && !is_copy(meta) => {
                     let function = "rule for adoption";
                     let object = decode(function, value(object))?;
@@ -419,14 +422,15 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         Ok(State::Ours { differs, deleting })
     }
 
-    /// Notes whether the deletion of the source waits for a cluster that is away.
+    /// Notes for `abandon_after` whether the deletion of the source waits for a cluster that is away.
     fn note_away(&self, place: &RequestKey, is_away: bool) {
-        let limited = |_: &&DynamicObject| self.relation.abandon_after.is_some();
-        let Some(source) = self.source.as_deref().filter(limited) else {
+        let has_limit = |_: &&DynamicObject| self.relation.abandon_after.is_some();
+        let Some(source) = self.source.as_deref().filter(has_limit) else {
             return;
         };
         let (memory, key) = (&self.relation.memory, &self.request.key);
-        // Otherwise what waited was another source of this name.
+        // If the source is not being deleted, the noted time is from an earlier source of the same name, and is
+        // removed.
         let is_ending = source.metadata.deletion_timestamp.is_some();
         memory.note_away(key, &place.cluster, is_ending && is_away);
     }

@@ -1,4 +1,4 @@
-//! What a sync writes, and where.
+//! Where a sync writes, and what was found there.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use mcr::RequestKey;
 pub(crate) struct Placement {
     /// The position of the rule for related objects. `None` for a target.
     pub(crate) rule: Option<usize>,
-    /// Where it is or shall be.
+    /// The cluster, namespace and name of the object.
     pub(crate) at: RequestKey,
 }
 
@@ -26,10 +26,10 @@ impl Placement {
     }
 }
 
-/// What is known of the object at a placement.
+/// The object at a placement, as far as it can be read.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// Nothing: its cluster is away.
+    /// Unknown, because its cluster is away.
     Unknown,
     Absent,
     Object(Arc<DynamicObject>),

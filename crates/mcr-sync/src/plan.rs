@@ -1,30 +1,33 @@
-//! The decision: from the observed state alone to the next writes.
+//! Decides the next writes, from the observed state alone.
 //!
-//! [`decide`] has no memory. A process that stops between two writes continues with the same step, because the step
-//! follows from the objects in the clusters. Two orders make that safe:
+//! [`decide`] has no memory. A process that is stopped between two writes continues with the same step, because the
+//! step follows from the objects in the clusters. Two orders make that safe:
 //!
-//! - The source has the finalizer, and names each place in its placements annotation, before an object is created there.
-//! - A place leaves the annotation, and the finalizer the source, after the objects of the place are gone.
+//! - Before an object is created at a place, the source has the finalizer, and its placements annotation (the record)
+//!   names the place.
+//! - A place is removed from the record, and the finalizer from the source, only after the objects of the place are
+//!   gone.
 //!
-//! So at any time every object of the sync is at a place that a source names which can't disappear.
+//! So at any time, every object of the sync is at a place that is in the record of a source, and the finalizer keeps
+//! that source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The source, as far as it matters for the next step.
+/// The state of the source that the next step depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceState {
     /// It exists, and is to be synced.
     Live,
-    /// It exists, and its targets are to go: it is being deleted, or the sync no longer selects it.
+    /// It exists, and its targets are to be deleted: it is being deleted, or the sync no longer selects it.
     Ending,
-    /// It was deleted for certain, without waiting for the finalizer.
+    /// It was certainly deleted, and the deletion did not wait for the finalizer of the sync.
     Deleted,
 }
 
-/// What an object is for its source. Objects of one place are written in this order.
+/// What an object is for its source. The objects of one place are written in the order of these variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// A copy beside the target. The service finds it when the target is made.
+    /// A copy beside the target. It is written before the target, so that the service finds it.
     Down,
     Target,
     /// A copy beside the source.
@@ -33,32 +36,33 @@ pub(crate) enum Role {
 
 const ROLES: [Role; 3] = [Role::Down, Role::Target, Role::Up];
 
-/// What was found where an object is or shall be.
+/// What was found at a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     /// The cluster is not in the fleet, is not connected, or has not listed the kind yet. Nothing is known.
     Away,
-    /// The cluster is gone for good: by its owner's word, or because the limit has passed. Its objects count as gone.
+    /// The cluster is gone for good: the owner of the source has declared it abandoned, or the limit has passed. Its
+    /// objects count as gone.
     Abandoned,
-    /// There is no object of this name, or none that a creation has met.
+    /// There is no object of this name. A foreign object counts only after the server has refused a creation.
     Absent,
-    /// The object of this source.
+    /// The object belongs to this source.
     Ours {
         /// Whether it differs from the desired state.
         differs: bool,
         /// Whether it is being deleted.
         deleting: bool,
     },
-    /// An object of somebody else.
+    /// The object belongs to somebody else.
     Foreign {
-        /// Whether the rule for adoption allows to take it over.
+        /// Whether the rule for adoption allows the sync to take the object over.
         adoptable: bool,
     },
 }
 
 impl State {
-    /// Whether the object is there as it should be.
-    pub(crate) fn is_fine(self) -> bool {
+    /// Whether the object exists and is up to date.
+    pub(crate) fn is_up_to_date(self) -> bool {
         matches!(
             self,
             Self::Ours {
@@ -68,42 +72,43 @@ impl State {
         )
     }
 
-    /// Whether the object of this source is there, and stays.
+    /// Whether the object of this source exists and is not being deleted.
     pub(crate) fn is_ours(self) -> bool {
         matches!(self, Self::Ours { deleting: false, .. })
     }
 }
 
-/// A target or a copy of a related object. `P` is a place: a cluster, and the name of the target in it.
+/// A target, or a copy of a related object. `P` is a place: a cluster, and the name of the target in that cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object<P> {
     pub(crate) role: Role,
-    /// The place that it belongs to. `None` if nobody knows: a copy whose marks are damaged, or whose place is not known.
-    pub(crate) of: Option<P>,
+    /// The place that the object belongs to. `None` for a copy whose place is unknown, for example because its marks
+    /// are damaged.
+    pub(crate) place: Option<P>,
     /// Whether it shall exist.
     pub(crate) wanted: bool,
     pub(crate) state: State,
-    /// Whether the target was there when it was last observed, although nothing is known of it now.
+    /// Whether the target existed when it was last observed, although its state is unknown now.
     pub(crate) seen: bool,
 }
 
-/// Everything that the next step follows from. `K` is the key of an object.
+/// Everything that decides the next step. `K` is the key of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Observed<P, K> {
     pub(crate) source: SourceState,
     /// Whether the source has the finalizer of the sync.
     pub(crate) finalizer: bool,
-    /// The places in the annotation of the source: objects may exist there.
+    /// The places in the record of the source. Objects may exist there.
     pub(crate) recorded: BTreeSet<P>,
     /// The places where a target shall be.
     pub(crate) wanted: BTreeSet<P>,
-    /// The targets at all these places, and the copies.
+    /// The targets at all recorded and wanted places, and the copies.
     pub(crate) objects: BTreeMap<K, Object<P>>,
-    /// The wanted places of which nobody knows which copies shall exist.
+    /// The wanted places for which it is unknown which copies shall exist.
     pub(crate) uncertain: BTreeSet<P>,
     /// Whether a copy that shall exist can't be made now.
     pub(crate) incomplete: bool,
-    /// The places whose copies the servers were asked for.
+    /// The places whose copies were listed on the servers.
     pub(crate) listed: BTreeSet<P>,
 }
 
@@ -117,24 +122,25 @@ pub(crate) enum Write {
     Delete,
 }
 
-/// The next step, or the end.
+/// The next step, or the end of the reconcile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision<P, K> {
     /// Write the finalizer and these placements to the source, in one request.
     Claim(BTreeSet<P>),
     /// Write these objects. None of the writes depends on another one.
     Write(Vec<(K, Write)>),
-    /// Ask the servers for all copies that belong to these places: the stores may not have all of them.
+    /// List the copies of these places on the servers, because the stores may not have all of them.
     List(BTreeSet<P>),
-    /// Write fewer placements to the source: these.
+    /// Remove placements from the record. These remain.
     Forget(BTreeSet<P>),
     /// Remove the placements and the finalizer from the source.
     Release,
-    /// There is nothing to write now. The holds are what is still to come; without holds all is as it should be.
+    /// There is nothing to write now. The holds are the objects that are not up to date. Without holds, everything is
+    /// up to date.
     Rest(Vec<Hold<K>>),
 }
 
-/// An object that is not as it should be, and why nothing is done about it now.
+/// An object that is not up to date, and why nothing is done about it now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold<K> {
     pub(crate) object: K,
@@ -144,15 +150,16 @@ pub(crate) struct Hold<K> {
 /// Why nothing is done about an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HoldReason {
-    /// The cluster is away. It is observed again when it is back.
+    /// The cluster is away. The event of its return leads to the next observation.
     Away,
     /// The cluster does not answer in time. The plan never gives this reason.
     Silent,
-    /// The object is being deleted, and its finalizers are not yet done.
+    /// The object is being deleted, and waits for its finalizers.
     Deleting,
     /// An object of somebody else has the name. It is not touched.
     Foreign,
-    /// The object names the source, and is in none of its places. It is not touched. The plan never gives this reason.
+    /// The object names the source, but is in none of the source's places. It is not touched. The plan never gives
+    /// this reason.
     Claimed,
 }
 
@@ -169,14 +176,14 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
         work.keep(place);
     }
     if is_kept && work.writes.is_empty() {
-        // A former place may be theirs, so it stays until they are gone.
-        let are_gone = work.clean_up(work.of_no_place(wanted, observed.uncertain.is_empty()));
+        // An unwanted copy may belong to a former place. So former places stay until these copies are deleted.
+        let are_gone = work.clean_up(work.unplaced_copies(wanted, observed.uncertain.is_empty()));
         work.is_moving |= !are_gone;
     }
     if !work.writes.is_empty() {
         return Decision::Write(work.writes);
     }
-    // What belongs to a former place stays until the new ones are complete.
+    // The objects of former places stay until the wanted places are complete.
     if is_kept && work.is_moving {
         return Decision::Rest(work.holds);
     }
@@ -190,7 +197,7 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     }
     let is_released = !is_kept && work.holds.is_empty() && gone.len() == recorded.len();
     if is_released && work.writes.is_empty() {
-        work.clean_up(work.of_no_place(&gone, true));
+        work.clean_up(work.unplaced_copies(&gone, true));
     }
     let Work { writes, holds, .. } = work;
     if !to_list.is_empty() {
@@ -199,11 +206,12 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     if !writes.is_empty() {
         return Decision::Write(writes);
     }
-    // Without the finalizer the source may be gone, and Kubernetes accepts no new one while an object is being deleted.
+    // A source without the finalizer may be gone. Kubernetes accepts no new finalizer while an object is being
+    // deleted, so nothing can be written to such a source.
     if !observed.finalizer {
         return Decision::Rest(holds);
     }
-    // The last places leave together with the finalizer, and not before a copy of no known place.
+    // The last places are removed together with the finalizer, after the copies whose place is unknown are deleted.
     if is_released {
         return if holds.is_empty() {
             Decision::Release
@@ -217,17 +225,24 @@ pub(crate) fn decide<P: Ord + Clone, K: Ord + Clone>(observed: &Observed<P, K>) 
     Decision::Rest(holds)
 }
 
+/// The state of a place that is recorded and not wanted.
 enum Leaving {
+    /// Objects of the sync are still there, or may be.
     Held,
+    /// The copies of the place were not listed on the servers yet.
     Unlisted,
+    /// Nothing of the sync is left there.
     Gone,
 }
 
+/// The writes and holds that [`decide`] collects.
 struct Work<'a, P, K> {
     observed: &'a Observed<P, K>,
+    /// The objects by their places.
     at: BTreeMap<&'a P, Vec<(&'a K, &'a Object<P>)>>,
     writes: Vec<(K, Write)>,
     holds: Vec<Hold<K>>,
+    /// Whether former places must stay, because a wanted place is not complete.
     is_moving: bool,
 }
 
@@ -235,7 +250,7 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
     fn new(observed: &'a Observed<P, K>) -> Self {
         let mut at = BTreeMap::<_, Vec<_>>::new();
         for (key, object) in &observed.objects {
-            if let Some(place) = &object.of {
+            if let Some(place) = &object.place {
                 at.entry(place).or_default().push((key, object));
             }
         }
@@ -257,14 +272,14 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         self.holds.push(Hold { object, reason });
     }
 
-    /// Brings a wanted place up to date. The objects of each role wait for those before.
+    /// Brings a wanted place up to date. The objects of each role wait for the objects of the roles before it.
     fn keep(&mut self, place: &'a P) {
         let (before, objects) = (self.writes.len(), self.at(place));
         for role in ROLES {
             let of_role = |(_, object): &&(&K, &Object<P>)| object.role == role && object.wanted;
             for (key, object) in objects.iter().filter(of_role) {
                 let step = match object.state {
-                    state if state.is_fine() => continue,
+                    state if state.is_up_to_date() => continue,
                     State::Absent => Ok(Write::Create),
                     State::Foreign { adoptable: true } => Ok(Write::Adopt),
                     State::Ours { deleting: false, .. } => Ok(Write::Update),
@@ -284,28 +299,29 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
                 return;
             }
         }
-        // A copy with another name is made before the former one goes.
+        // Under a new name, a copy is created before the copy with the former name is deleted.
         if !self.observed.uncertain.contains(place) {
             let stale = objects.into_iter().filter(|(_, object)| !object.wanted);
             self.clean_up(stale.map(|(key, _)| key));
         }
     }
 
-    /// The copies that nobody wants, and that belong to none of these places. Those of no known place are among them if `all`.
-    fn of_no_place(&self, places: &BTreeSet<P>, all: bool) -> Vec<&'a K> {
+    /// The unwanted copies that belong to none of these places and to no recorded place. With `all`, also the unwanted
+    /// copies whose place is unknown.
+    fn unplaced_copies(&self, places: &BTreeSet<P>, all: bool) -> Vec<&'a K> {
         let Observed {
             recorded, objects, ..
         } = self.observed;
-        let is_left = |of: &P| recorded.contains(of) || places.contains(of);
-        let others = objects.iter().filter(|(_, object)| match &object.of {
+        let is_left = |place: &P| recorded.contains(place) || places.contains(place);
+        let others = objects.iter().filter(|(_, object)| match &object.place {
             _ if object.wanted => false,
-            Some(of) => !is_left(of),
+            Some(place) => !is_left(place),
             None => all,
         });
         others.map(|(key, _)| key).collect()
     }
 
-    /// Deletes copies. Returns whether there are none.
+    /// Deletes copies. Returns whether all of them are gone already.
     fn clean_up(&mut self, copies: impl IntoIterator<Item = &'a K>) -> bool {
         let mut are_gone = true;
         for key in copies {
@@ -320,7 +336,7 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
         are_gone
     }
 
-    /// Deletes what is at a place that is recorded and not wanted: the copies, then the target.
+    /// Deletes the objects of a place that is recorded and not wanted: first the copies, then the target.
     fn leave(&mut self, place: &'a P) -> Leaving {
         let objects = self.at(place).into_iter();
         let (targets, copies): (Vec<_>, Vec<_>) =
@@ -335,7 +351,8 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
             self.hold(key, reason);
             return Leaving::Held;
         }
-        // Nothing is written to a source that is gone, so what the stores miss now may be found later.
+        // If the source exists, the copies must be listed before the place is forgotten. After a deletion there is no
+        // record to update, and copies that the stores miss now can be found later.
         if self.observed.source != SourceState::Deleted && !self.observed.listed.contains(place) {
             return Leaving::Unlisted;
         }
@@ -347,7 +364,7 @@ impl<'a, P: Ord + Clone, K: Ord + Clone> Work<'a, P, K> {
                 self.writes.push((key.clone(), Write::Delete));
                 Leaving::Held
             }
-            // The object of somebody else is not ours to delete.
+            // The sync does not delete the object of somebody else.
             _ => Leaving::Gone,
         }
     }

@@ -26,41 +26,46 @@ use crate::{
     writes::Trouble,
 };
 
-/// The most steps of one reconcile for each object, and as many for the source. A step whose answers are outdated is taken again.
+/// The most attempts of one reconcile to write each object. The source gets three times as many. An attempt may fail
+/// because the observed state is outdated.
 const MOST_STEPS: usize = 8;
 
-/// The time until an object that is not listed, or is being deleted, is observed again.
+/// The pause before an object is observed again that is not listed, or is being deleted.
 const OBSERVE_AGAIN: Duration = Duration::from_secs(15);
 
-/// That time for a cluster that was connected less than [`LISTS_WITHIN`] ago: no event reports that its targets are listed.
+/// The same pause in a cluster that was connected less than [`LISTS_WITHIN`] ago. No event reports that the targets
+/// there are listed.
 const OBSERVE_SOON: Duration = Duration::from_secs(1);
 
-/// The time until a name that is taken, or an object that names a source wrongly, is observed again, and the longest time until a
-/// cluster that does not answer is. No watch shows when a name is free, because watches of targets select those of this sync.
+/// The pause before the sync observes again whether a name is still taken, or whether an object still names the source
+/// wrongly. It is also the longest pause for a cluster that does not answer. No watch reports that a name is free,
+/// because the watches of targets select objects of this sync.
 const OBSERVE_LATE: Duration = Duration::from_secs(60);
 
-/// The time in which most clusters list the targets.
+/// The time within which most clusters have listed the targets.
 const LISTS_WITHIN: Duration = Duration::from_secs(30);
 
 pub(crate) type Holds = Vec<Hold<Placement>>;
 pub(crate) type Targets = Vec<(ClusterName, Arc<DynamicObject>)>;
 
-/// How a pass has ended, for the report.
+/// The result of a reconcile, for the report.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) holds: Holds,
     pub(crate) notes: Vec<Note>,
     /// The targets that are known, for the status of the source.
     pub(crate) targets: Targets,
-    /// How many objects are as they should be, and at how many places something has failed.
+    /// How many objects are up to date.
     pub(crate) synced: usize,
+    /// At how many places something has failed.
     pub(crate) failed: usize,
     pub(crate) error: Option<SyncError>,
-    /// Whether the source is left alone because its owner has paused it.
+    /// Whether the owner of the source has paused its sync.
     pub(crate) is_paused: bool,
-    /// Whether some cluster is only just being connected, or lists the kind for the first time: then nothing is reported yet.
+    /// Whether a cluster is still being connected, or lists the kind for the first time. Until then, nothing is
+    /// reported.
     pub(crate) is_pending: bool,
-    /// When the source is observed again, whatever happens.
+    /// The pause until the source is observed again, even if no event asks for it.
     pub(crate) again: Option<Duration>,
 }
 
@@ -92,7 +97,7 @@ pub(crate) async fn reconcile<S: SourceKind, T: TargetKind>(
         outcome => outcome.unwrap_or_else(Outcome::from),
     };
     let reported = pass.report(&outcome).await;
-    // A limit that has passed leaves no hold.
+    // After the limit has passed, nothing waits for it any more.
     let limit = relation.abandon_after.zip(relation.memory.waited(&request.key));
     let limit = limit
         .map(|(limit, waited)| limit.saturating_sub(waited))
@@ -110,7 +115,7 @@ pub(crate) async fn reconcile<S: SourceKind, T: TargetKind>(
     match outcome.error.map_or(Ok(()), Err).and(reported) {
         Ok(()) => Ok(next.map_or_else(Action::done, Action::requeue)),
         Err(error) => Err(match next {
-            // The wait for another place goes on.
+            // The error must not delay the observation of another place.
             Some(next) => Failed { error, next }.into(),
             None if error.is_terminal() => TerminalError::new(error).into(),
             None => error.into(),
@@ -122,7 +127,7 @@ pub(crate) async fn reconcile<S: SourceKind, T: TargetKind>(
 enum Source {
     Object(Arc<DynamicObject>),
     Deleted,
-    /// Nobody saw it deleted: its targets stay as they are.
+    /// The source is not in the watch, and it is not known to be deleted. Its targets stay.
     Unknown,
 }
 
@@ -131,7 +136,7 @@ async fn source_of<S: SourceKind, T: TargetKind>(
     relation: &Relation<S, T>,
 ) -> Result<Source, BoxError> {
     let last_known = request.object.last_known().map(|object| &object.metadata);
-    let has_vanished = last_known.is_some_and(|last| record::may_not_be_deleted(&relation.name, last));
+    let has_vanished = last_known.is_some_and(|last| record::cannot_have_been_deleted(&relation.name, last));
     let mut found = None;
     let is_deleted = match &request.object {
         RequestObject::Live(source) => return Ok(Source::Object(source.clone())),
@@ -140,16 +145,17 @@ async fn source_of<S: SourceKind, T: TargetKind>(
         object if relation.source_labels.is_some() => {
             let remote = Remote::new(&request.cluster, &relation.source, &request.key.object)?;
             found = remote.get().await?;
-            let is_left = |source: &Arc<DynamicObject>| {
+            let has_lost_labels = |source: &Arc<DynamicObject>| {
                 !relation.has_labels(&source.metadata)
                     && record::may_have_targets(&relation.name, &source.metadata)
             };
-            if let Some(source) = found.as_ref().filter(|found| is_left(found)) {
+            if let Some(source) = found.as_ref().filter(|found| has_lost_labels(found)) {
                 return Ok(Source::Object(source.clone()));
             }
             let uid = last_known.and_then(|last| last.uid.as_ref());
-            let is_it = |found: &Arc<DynamicObject>| uid.is_none() || found.metadata.uid.as_ref() == uid;
-            object.has_left_watch() && !found.as_ref().is_some_and(is_it)
+            let is_same_object =
+                |found: &Arc<DynamicObject>| uid.is_none() || found.metadata.uid.as_ref() == uid;
+            object.has_left_watch() && !found.as_ref().is_some_and(is_same_object)
         }
         RequestObject::LeftWatch { .. } => request.confirm_deleted_with(&relation.source).await?,
         _ => false,
@@ -163,19 +169,19 @@ async fn source_of<S: SourceKind, T: TargetKind>(
             unowned::report_left_watch(relation, request).await?
         }
         RequestObject::Unwatched => {}
-        // The watch will have it, or it is none of this sync.
+        // The source exists: either the watch will receive it, or the sync does not select it.
         _ if found.is_some() => {}
         _ => unowned::report_orphan(relation, request).await?,
     }
     Ok(Source::Unknown)
 }
 
-/// Whether a cluster was connected so lately that it may list its objects for the first time.
+/// Whether a cluster was connected so recently that it may still list its objects for the first time.
 fn is_listing(cluster: &Cluster) -> bool {
     cluster.state_since().elapsed().unwrap_or_default() < LISTS_WITHIN
 }
 
-/// An error of one place, while another place is to be observed again.
+/// The error of one place, while another place is to be observed again.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 struct Failed {
@@ -184,7 +190,7 @@ struct Failed {
     next: Duration,
 }
 
-/// When a source that failed is tried again: after its back-off, or when another place is observed. The earlier one decides.
+/// When a source that failed is tried again: after its back-off, or when another place is due, whichever is earlier.
 pub(crate) fn after_error(error: &(dyn std::error::Error + 'static), attempt: u32) -> Option<Action> {
     let Failed { error, next } = error.downcast_ref()?;
     let is_first = error.is_terminal() || *next < Backoff::default().nominal(attempt);
@@ -192,13 +198,13 @@ pub(crate) fn after_error(error: &(dyn std::error::Error + 'static), attempt: u3
 }
 
 impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
-    /// Takes steps until there is nothing to write.
+    /// Writes until there is nothing left to write.
     async fn run(&mut self) -> Result<Outcome, SyncError> {
         let (mut steps, mut of_source) = (BTreeMap::<Placement, usize>::new(), 0);
         let (sync, mut marks) = (&self.relation.name, self.relation.source_labels.is_some());
         loop {
             let view = self.observe().await?;
-            // A source that is not synced is not paused either.
+            // A source that the sync does not select can't be paused.
             let is_kept = view.observed.finalizer || !view.observed.wanted.is_empty();
             if is_kept && record::is_paused(&self.meta()) {
                 let is_paused = true;
@@ -208,21 +214,23 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 });
             }
             let step = match decide(&view.observed) {
-                // Somebody has removed the mark, or the sync had no selector. Once, because a server may not store it.
+                // The source has lost its mark, or was claimed before the sync had a selector. Tried once, because a
+                // server may not store the mark.
                 Decision::Rest(_)
                     if marks && view.observed.finalizer && !record::has_mark(sync, &self.meta()) =>
                 {
                     marks = false;
                     Decision::Claim(view.observed.recorded.clone())
                 }
-                Decision::Rest(holds) => return Ok(self.rest(view, holds).await),
+                Decision::Rest(holds) => return Ok(self.finish(view, holds).await),
                 Decision::Write(writes) => {
-                    let (late, now): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(placement, _)| {
-                        let taken = steps.entry(placement.clone()).or_default();
-                        *taken += 1;
-                        *taken > MOST_STEPS
-                    });
-                    for (placement, _) in late {
+                    let (exhausted, now): (Vec<_>, Vec<_>) =
+                        writes.into_iter().partition(|(placement, _)| {
+                            let count = steps.entry(placement.clone()).or_default();
+                            *count += 1;
+                            *count > MOST_STEPS
+                        });
+                    for (placement, _) in exhausted {
                         let place = self.place_of(&placement, &view);
                         self.fail(place, SyncError::TooManySteps(MOST_STEPS))?;
                     }
@@ -247,8 +255,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// Nothing is to be written now.
-    async fn rest(&mut self, view: View, mut holds: Holds) -> Outcome {
+    /// Ends the reconcile: collects what is reported, and when to observe again.
+    async fn finish(&mut self, view: View, mut holds: Holds) -> Outcome {
         if self.schema_has_changed().await {
             self.waits.push(OBSERVE_SOON);
         }
@@ -262,10 +270,10 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
         let objects = view.observed.objects.iter();
         let known: BTreeSet<_> = objects
-            .flat_map(|(key, object)| [Some(&key.at), object.of.as_ref()])
+            .flat_map(|(key, object)| [Some(&key.at), object.place.as_ref()])
             .flatten()
             .collect();
-        // A place that was given up has no error any more.
+        // If a place was given up, its error no longer matters.
         self.failed
             .retain(|place, _| known.contains(place) && !silent.contains(place));
         holds.extend(self.claims(&view).await);
@@ -278,17 +286,19 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         let held: Vec<_> = held.chain(unknown).collect();
         let away = held.iter().filter(|(_, reason)| *reason == HoldReason::Away);
         let away = away.map(|(cluster, _)| (*cluster).clone()).collect();
-        // Before the states of the clusters are read: the event of one that is back must find the entry.
+        // Noted before the states of the clusters are read. So the event of a cluster that is back by then finds the
+        // entry.
         self.relation.memory.note_waiting(&self.request.key, away);
         let again = held
             .iter()
-            .filter_map(|(cluster, reason)| self.again(cluster, *reason));
+            .filter_map(|(cluster, reason)| self.pause_until_observed(cluster, *reason));
         let again = again.chain(self.waits.iter().copied()).min();
         let mut synced = Vec::from_iter(view.observed.objects.values());
-        synced.retain(|object| object.wanted && object.state.is_fine());
+        synced.retain(|object| object.wanted && object.state.is_up_to_date());
         let synced = synced.len();
         let targets = self.targets(&view);
-        // One error is reported. A retry that may help comes before an error that waits for a change of the source.
+        // Only one error is reported. An error for which a retry may help comes before an error that waits for a
+        // change of the source.
         let errors = std::mem::take(&mut self.failed).into_values();
         let failed = errors.len();
         let error = errors.min_by_key(SyncError::is_terminal);
@@ -307,8 +317,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// Whether a schema has changed that has dropped fields. They are due then. A built-in kind has no schema to read, and one that
-    /// may not be read shows no change.
+    /// Whether the schema of a kind that drops fields has changed. Then the fields are sent again. The changes of a
+    /// built-in kind, and of a schema that may not be read, are not visible.
     async fn schema_has_changed(&self) -> bool {
         let (writes, mut has_changed) = (&self.relation.writes, false);
         for (placement, trouble) in &self.troubles {
@@ -339,7 +349,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         has_changed
     }
 
-    /// Whether something is not known only because a cluster is not yet connected, or lists a kind for the first time.
+    /// Whether something is unknown only because a cluster is not connected yet, or lists a kind for the first time.
     fn is_pending(&self, holds: &Holds, notes: &[Note]) -> bool {
         let away = holds.iter().filter(|hold| hold.reason == HoldReason::Away);
         let away = away.map(|hold| (&hold.object.at.cluster, self.watch(&hold.object)));
@@ -361,8 +371,9 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         !self.request.fleet.is_discovered() && self.relation.memory.age() < LISTS_WITHIN
     }
 
-    /// When an object that is held is observed again. `None` if its cluster is away: the event that it is back comes before.
-    fn again(&self, cluster: &ClusterName, reason: HoldReason) -> Option<Duration> {
+    /// The pause until a held object is observed again. `None` if its cluster is away: the event of the cluster's
+    /// return leads to the source.
+    fn pause_until_observed(&self, cluster: &ClusterName, reason: HoldReason) -> Option<Duration> {
         let ready = self
             .cluster(cluster)
             .ok()
@@ -370,7 +381,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         let soon = |is_soon| if is_soon { OBSERVE_SOON } else { OBSERVE_AGAIN };
         match reason {
             HoldReason::Foreign | HoldReason::Claimed => Some(OBSERVE_LATE),
-            // The longer it has been silent, the more sources wait for it.
+            // The longer the cluster has been silent, the longer is the pause, because more and more sources wait for
+            // it.
             HoldReason::Silent => {
                 let since = self.relation.silent.since(cluster);
                 let silent = since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -382,7 +394,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    /// The targets in the wanted places that can be read, also where a step has failed.
+    /// The targets in the wanted places that can be read, even if a step has failed there.
     fn targets(&self, view: &View) -> Targets {
         if self.relation.status.is_none() {
             return Targets::new();
@@ -399,8 +411,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         found.collect()
     }
 
-    /// The objects that name the source, and are in none of its places. Their servers are asked, because the store may be older
-    /// than a deletion in a former place.
+    /// The objects that name the source and are in none of its places. They are read from their servers, because a
+    /// store may not have received the deletion in a former place yet.
     async fn claims(&mut self, view: &View) -> Holds {
         let (memory, key) = (&self.relation.memory, &self.request.key);
         let mut others = Holds::new();
@@ -414,15 +426,15 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 Ok(remote) => remote.get().await,
                 Err(away) => Err(away),
             };
-            // Nobody knows whether there is anything in a cluster that was given up, until it answers.
+            // A cluster that was given up and does not answer may or may not have the object, so nothing is reported.
             if found.is_err() && self.is_abandoned(&place) {
-                // No event reports when a cluster that is connected answers again.
+                // If the cluster is connected, no event reports when it answers again.
                 if self.cluster(&place.cluster).is_ok_and(|it| it.state().is_ready()) {
                     self.waits.push(OBSERVE_LATE);
                 }
                 continue;
             }
-            // Otherwise what the watch has received last counts without an answer.
+            // If another cluster does not answer, the last state that the watch has received counts.
             let state = found.map(|found| self.state_of(&object, &found.into(), false, None));
             match state {
                 Ok(state) if !state.as_ref().is_ok_and(|state| state.is_ours()) => {

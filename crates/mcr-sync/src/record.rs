@@ -1,4 +1,4 @@
-//! What the sync keeps on a source: a finalizer, and the places where targets may exist.
+//! What the sync stores on a source: a finalizer, and the places where targets may exist.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::{
     name::{self, is_valid},
 };
 
-/// An annotation of sources: names of clusters, separated by commas, whose targets count as gone. People set it for a cluster
-/// that is gone for good, so that the sources are released. With the name of the source's own cluster, the copies beside the source
-/// count as gone.
+/// An annotation of sources: a comma-separated list of clusters whose targets count as gone. Set it if a cluster is
+/// gone for good, so that sources do not wait for it. If the list has the name of the source's own cluster, the copies
+/// beside the source count as gone.
 pub const ABANDON: &str = "sync.mcr.dev/abandon";
 
-/// An annotation of sources: `true` pauses the sync of the source. Nothing is written to its targets until it is removed, or the source is
-/// deleted.
+/// An annotation of sources: `true` pauses the sync of the source. Until the annotation is removed or the source is
+/// deleted, nothing is written to the targets.
 pub const PAUSED: &str = "sync.mcr.dev/paused";
 
 /// The finalizer of the sync.
@@ -25,7 +25,8 @@ pub(crate) fn finalizer(sync: &str) -> String {
     format!("{PREFIX}{sync}")
 }
 
-/// The annotation with the record. A label of this name is the mark, by which a sync with a selector finds a source that has lost its labels.
+/// The annotation that has the record. A label of the same name is the mark of the source. A sync with a label selector
+/// finds a source by its mark after the source has lost the selected labels.
 pub(crate) fn annotation(sync: &str) -> String {
     format!("{PREFIX}placed.{sync}")
 }
@@ -34,7 +35,7 @@ pub(crate) fn has_mark(sync: &str, meta: &ObjectMeta) -> bool {
     part(&meta.labels, &annotation(sync)).is_some()
 }
 
-/// Whether targets of this source may exist, as far as the source knows.
+/// Whether targets may exist, according to what is stored on the source.
 pub(crate) fn may_have_targets(sync: &str, meta: &ObjectMeta) -> bool {
     has_finalizer(sync, meta) || part(&meta.annotations, &annotation(sync)).is_some()
 }
@@ -44,16 +45,17 @@ pub(crate) fn has_finalizer(sync: &str, meta: &ObjectMeta) -> bool {
     finalizers.is_some_and(|list| list.contains(&finalizer(sync)))
 }
 
-/// Whether this object, as it was last known, can't have been deleted: the API server deletes nothing that has a finalizer. If it is
-/// gone nevertheless, somebody has removed the finalizer unseen, or the storage of its cluster was restored from a backup.
-pub(crate) fn may_not_be_deleted(sync: &str, last: &ObjectMeta) -> bool {
+/// Whether an object with this last known state can't have been deleted, because the API server deletes nothing that
+/// has a finalizer. If it is gone nevertheless, somebody has removed the finalizer unobserved, or the storage of its
+/// cluster was restored from a backup.
+pub(crate) fn cannot_have_been_deleted(sync: &str, last: &ObjectMeta) -> bool {
     has_finalizer(sync, last) && last.deletion_timestamp.is_none()
 }
 
-/// The places in the record. A record that somebody damaged counts as empty.
+/// The places in the record. A damaged record counts as empty.
 ///
 /// # Errors
-/// A name in it that no target has: the owner of the source may write anything.
+/// The first name in the record that no target can have. The owner of the source may write anything into the record.
 pub(crate) fn places(sync: &str, meta: &ObjectMeta) -> Result<BTreeSet<RequestKey>, String> {
     let text = part(&meta.annotations, &annotation(sync)).unwrap_or("[]");
     let places: Vec<(String, Option<String>, String)> = serde_json::from_str(text).unwrap_or_default();
@@ -77,13 +79,13 @@ pub(crate) fn is_abandoned(meta: &ObjectMeta, cluster: &str) -> bool {
     part(&meta.annotations, ABANDON).is_some_and(|names| names.split(',').any(|name| name.trim() == cluster))
 }
 
-/// Whether the owner of the source has paused it. A deletion does not wait.
+/// Whether the owner of the source has paused its sync. A deletion is not paused.
 pub(crate) fn is_paused(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_none() && part(&meta.annotations, PAUSED) == Some("true")
 }
 
-/// The merge patch that writes the finalizer and the record, or removes both. It applies to this version of the source only. The mark
-/// is set with them if `marks`, and removed with them.
+/// The merge patch that writes the finalizer and the record, or removes both. It applies only to this version of the
+/// source. With `marks`, the patch also sets the mark, or removes it.
 pub(crate) fn patch(
     sync: &str,
     source: &DynamicObject,

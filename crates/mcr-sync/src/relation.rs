@@ -1,4 +1,4 @@
-//! One relation between sources and targets: what the user has set, without its builder.
+//! One relation between sources and targets: the settings of the user.
 
 use std::{
     collections::BTreeSet,
@@ -24,34 +24,34 @@ use crate::{
     writes::{Namespaces, Writes},
 };
 
-/// What a sync asks of the kind of its sources.
+/// What a sync requires of the type of its sources.
 pub(crate) trait SourceKind: DeserializeOwned + Send + Sync {}
 
 impl<S: DeserializeOwned + Send + Sync> SourceKind for S {}
 
-/// What a sync asks of the kind of its targets.
+/// What a sync requires of the type of its targets.
 pub(crate) trait TargetKind: DeserializeOwned + Serialize + Send + Sync {}
 
 impl<T: DeserializeOwned + Serialize + Send + Sync> TargetKind for T {}
 
 type Fallible<T> = Result<T, BoxError>;
 pub(crate) type Place<S> = Arc<dyn Fn(&S, &Cluster, &Fleet) -> Vec<ClusterName> + Send + Sync>;
-/// The cluster is that of the source.
+/// Makes the target. The cluster is the source's.
 pub(crate) type Project<S, T> = Arc<dyn Fn(&S, &Cluster) -> Fallible<T> + Send + Sync>;
 pub(crate) type Status<S, T> = Arc<dyn Fn(&S, &[(ClusterName, T)]) -> Fallible<Value> + Send + Sync>;
-/// Changes the target for its cluster. The clusters are that of the source and that of the target.
+/// Changes the target for its cluster. The first cluster is the source's, the second the target's.
 pub(crate) type Mutate<S, T> = Box<dyn Fn(&mut T, &S, &Cluster, &Cluster) -> Fallible<()> + Send + Sync>;
-pub(crate) type Test<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+pub(crate) type Predicate<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
 
 /// The namespace of targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetNamespace {
-    /// That of the source.
+    /// The namespace of the source.
     Same,
-    /// This one.
+    /// This namespace.
     Fixed(String),
-    /// None: targets are cluster-scoped.
+    /// No namespace: targets are cluster-scoped.
     None,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Relation<S, T> {
     pub(crate) sources: ClusterSelector,
     pub(crate) targets: ClusterSelector,
     pub(crate) place: Place<S>,
-    /// Whether the placement may read whatever is known of clusters.
+    /// Whether the placement may read anything that is known of clusters, not only their names.
     pub(crate) placement_sees_clusters: bool,
     pub(crate) project: Project<S, T>,
     pub(crate) mutations: Vec<Mutate<S, T>>,
@@ -71,16 +71,18 @@ pub(crate) struct Relation<S, T> {
     pub(crate) namespace: TargetNamespace,
     pub(crate) status: Option<Status<S, T>>,
     pub(crate) condition: Option<String>,
-    pub(crate) filter: Option<Test<S>>,
-    pub(crate) adopt: Option<Test<T>>,
+    pub(crate) filter: Option<Predicate<S>>,
+    pub(crate) adopt: Option<Predicate<T>>,
     pub(crate) abandon_after: Option<Duration>,
-    /// The namespaces that were created lately. `None` if none are to be.
+    /// The namespaces that were created recently. `None` if the sync must not create namespaces.
     pub(crate) namespaces: Option<Namespaces>,
     pub(crate) related: Vec<Rule<S, T>>,
     pub(crate) mode: Mode,
+    /// Whether a target is deleted and created again if a field that must change is immutable.
     pub(crate) replaces: bool,
+    /// Whether the sync writes events for sources.
     pub(crate) events: bool,
-    /// The labels of sources. `None` if all are selected.
+    /// The label selector of sources. `None` if sources are not selected by labels.
     pub(crate) source_labels: Option<Selector>,
     pub(crate) source_watch: OnceLock<WatchRequest>,
     pub(crate) memory: Arc<Memory>,
@@ -126,28 +128,30 @@ impl<S: 'static, T: 'static> Relation<S, T> {
 }
 
 impl<S, T> Relation<S, T> {
-    /// Whether a function of the user may read whatever is known of target clusters.
+    /// Whether a function of the user may read anything that is known of target clusters.
     pub(crate) fn sees_clusters(&self) -> bool {
         self.placement_sees_clusters || !self.mutations.is_empty()
     }
 
-    /// How an object is written: a target, or the copy of a rule. Copies are written with merge patches.
+    /// How an object is written: a target if `rule` is `None`, otherwise a copy of that rule. Copies are written with
+    /// merge patches.
     pub(crate) fn mode(&self, rule: Option<usize>) -> Mode {
         self.mode.filter(|_| rule.is_none())
     }
 
-    /// The watch of the sources, as the user has limited it. `None` before the controller is built.
+    /// The watch of the sources, with the limits that the user has set. `None` before the controller is built.
     pub(crate) fn source_watch(&self) -> Option<&WatchRequest> {
         self.source_watch.get()
     }
 
-    /// Whether the labels of an object are those of a source.
+    /// Whether the label selector of sources matches an object.
     pub(crate) fn has_labels(&self, meta: &ObjectMeta) -> bool {
         let (none, selector) = (Default::default(), self.source_labels.as_ref());
         selector.is_none_or(|selector| selector.matches(meta.labels.as_ref().unwrap_or(&none)))
     }
 
-    /// Whether a source may leave its watch and have the labels.
+    /// Whether the user has limited the watch of the sources, so that a source may leave the watch and still have the
+    /// labels.
     pub(crate) fn is_limited(&self) -> bool {
         let (Some(selector), Some(watch)) = (&self.source_labels, self.source_watch()) else {
             return true;
@@ -155,12 +159,12 @@ impl<S, T> Relation<S, T> {
         watch.field_selector().is_some() || watch.label_selector() != Some(&*selector.to_string())
     }
 
-    /// Whether the targets of a source are to go, whatever else is in it.
-    pub(crate) fn is_over(&self, meta: &ObjectMeta) -> bool {
+    /// Whether the targets of a source must be deleted, whatever the contents of the source are.
+    pub(crate) fn must_delete_targets(&self, meta: &ObjectMeta) -> bool {
         meta.deletion_timestamp.is_some() || !self.has_labels(meta)
     }
 
-    /// Targets are watched by the label of the sync.
+    /// The watch of the targets, which selects the label of the sync.
     pub(crate) fn target_watch(&self) -> WatchRequest {
         WatchRequest::resource(&self.target).labels(format!("{SYNC}={}", self.name))
     }
@@ -169,7 +173,7 @@ impl<S, T> Relation<S, T> {
         Link::of(&self.name, self.owner.as_deref(), key)
     }
 
-    /// Forgets what is remembered of a source that is gone.
+    /// Forgets a source that is gone.
     pub(crate) fn forget(&self, source: &RequestKey) {
         for rule in &self.related {
             rule.index.note(source, Default::default());
@@ -177,7 +181,7 @@ impl<S, T> Relation<S, T> {
         self.memory.forget(source);
     }
 
-    /// Forgets what is remembered of a cluster that has left.
+    /// Forgets a cluster that has left.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         for rule in &self.related {
             rule.index.forget_cluster(cluster);
@@ -189,7 +193,8 @@ impl<S, T> Relation<S, T> {
 }
 
 impl<S: SourceKind, T: TargetKind> Relation<S, T> {
-    /// Whether the object may be a source. A target of this sync never is, or it would be copied again and again.
+    /// Whether the object may be a source. A target of this sync is never a source, because it would be copied again
+    /// and again.
     pub(crate) fn selects(&self, meta: &ObjectMeta, typed: &S) -> Result<bool, SyncError> {
         let is_target = part(&meta.labels, SYNC) == Some(&*self.name);
         match &self.filter {
@@ -198,7 +203,7 @@ impl<S: SourceKind, T: TargetKind> Relation<S, T> {
         }
     }
 
-    /// The name of the targets of this source, in whichever cluster.
+    /// The key of the targets of this source, which is the same in all clusters.
     pub(crate) fn target_key(&self, key: &RequestKey) -> Result<ObjectKey, NameError> {
         let source = self.link(key).source;
         let name = match &self.template {
@@ -249,7 +254,7 @@ impl<S: SourceKind, T: TargetKind> Relation<S, T> {
     }
 }
 
-/// The cluster in the fleet that this one is another name of, while it waits beside that one.
-pub(crate) fn first_name(fleet: &Fleet, cluster: &Cluster) -> Option<Cluster> {
+/// The cluster of the fleet that `cluster` is another name of. `None` if `cluster` is not a second name.
+pub(crate) fn cluster_in_fleet(fleet: &Fleet, cluster: &Cluster) -> Option<Cluster> {
     fleet.get(&cluster.same_as()?).ok()
 }

@@ -1,4 +1,4 @@
-//! Status and condition of the source: how its sync stands, in words.
+//! The status and the condition of the source, which report the state of its sync.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::{
     status::{Condition, status_difference},
 };
 
-/// The most problems that a message has. A server refuses a condition with a message of more than 32,768 characters.
+/// The most problems in one message. A server refuses a condition whose message has more than 32,768 characters.
 const MOST_PROBLEMS: usize = 16;
 
 /// The reason of a source that its owner has paused.
 pub(crate) const PAUSED: &str = "Paused";
 
 impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
-    /// Reports how the sync of the source stands, and writes its status and condition if they differ.
+    /// Reports the state of the sync, and writes status and condition of the source if they differ.
     pub(crate) async fn report(&mut self, outcome: &Outcome) -> Result<(), SyncError> {
         if outcome.is_pending {
             return Ok(());
@@ -70,7 +70,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         memory.note_counts(key, outcome.synced, counts, is_synced);
     }
 
-    /// The status that the function of the user makes of the targets that are known.
+    /// The status that the function of the user makes of the known targets.
     fn status_of(&mut self, targets: &Targets) -> Result<Value, SyncError> {
         let status = self.relation.status.clone();
         let is_ending = self.meta().deletion_timestamp.is_some();
@@ -91,7 +91,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
 
     async fn write_status(&mut self, mut wanted: Value, problem: Option<Problem>) -> Result<(), SyncError> {
         let relation = self.relation;
-        // A kind without the subresource has nothing to write to.
+        // If the kind has no status subresource, nothing can be written.
         let has_no_status = problem
             .as_ref()
             .is_some_and(|problem| problem.reason == NO_STATUS);
@@ -103,7 +103,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         if !record::has_finalizer(&relation.name, &meta) {
             let typed = self.decoded().ok().flatten().map(|decoded| &decoded.typed);
             let is_selected = typed.is_some_and(|typed| relation.selects(&meta, typed).unwrap_or(false));
-            if relation.is_over(&meta) || !is_selected {
+            if relation.must_delete_targets(&meta) || !is_selected {
                 return Ok(());
             }
         }
@@ -121,11 +121,11 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
                 message: &message,
                 observed_generation: meta.generation,
             };
-            // Those of the function come first. Without any, those of others stay.
+            // If the function returned no conditions, the live conditions of other controllers stay.
             let live = live.and_then(|live| live.get("conditions"));
-            wanted["conditions"] = condition.among(wanted.get("conditions").or(live), live, &now);
+            wanted["conditions"] = condition.insert_into(wanted.get("conditions").or(live), live, &now);
         }
-        // Nothing is chosen, so there is nothing to write, even if the source has no status at all.
+        // The user has chosen no status and no condition, so there is nothing to write.
         if wanted.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(());
         }
@@ -133,42 +133,42 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
             return Ok(());
         };
         let patch = json!({"metadata": {"resourceVersion": meta.resource_version}, "status": patch});
-        // A source that has changed meanwhile leads to the next reconcile.
-        self.own()?.patch_status(patch).await.map(drop)
+        // If the source has changed meanwhile, that change leads to the next reconcile.
+        self.source_remote()?.patch_status(patch).await.map(drop)
     }
 
-    /// What is wrong with the sync of the source, as its condition and its events report it.
+    /// The problem of the source, as its condition and its events report it.
     fn problem(&self, outcome: &Outcome) -> Option<Problem> {
         let mut all: Vec<(&'static str, String)> = Vec::new();
         if outcome.is_paused {
-            let words = format!(
+            let message = format!(
                 "the annotation {} pauses the sync of this source; remove it to go on",
                 record::PAUSED
             );
-            all.push((PAUSED, words));
+            all.push((PAUSED, message));
         }
         let (targets, copies): (Vec<_>, Vec<_>) =
             outcome.holds.iter().partition(|hold| hold.object.rule.is_none());
         all.extend(targets.iter().map(|hold| self.held_target(hold)));
         for note in &outcome.notes {
             let what = if note.is_unknown() {
-                self.origins(note.rule, &note.key.cluster)
+                self.describe_origins(note.rule, &note.key.cluster)
             } else {
-                self.related(note.rule, &note.key)
+                self.describe_related(note.rule, &note.key)
             };
-            all.push((note.problem.reason(), note.problem.words(&what)));
+            all.push((note.problem.reason(), note.problem.message(&what)));
         }
         all.extend(copies.iter().map(|hold| self.held_copy(hold)));
         let troubles = self.troubles.iter();
-        all.extend(troubles.map(|(object, trouble)| (trouble.reason(), trouble.words(&object.at))));
+        all.extend(troubles.map(|(object, trouble)| (trouble.reason(), trouble.message(&object.at))));
         let reason = all.first()?.0;
         let more = all.len().saturating_sub(MOST_PROBLEMS);
         all.truncate(MOST_PROBLEMS);
         if more > 0 {
             all.push((reason, format!("and {more} more")));
         }
-        let words: Vec<String> = all.into_iter().map(|(_, words)| words).collect();
-        let message = words.join("; ");
+        let messages: Vec<String> = all.into_iter().map(|(_, message)| message).collect();
+        let message = messages.join("; ");
         Some(Problem {
             reason,
             message,
@@ -176,7 +176,8 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         })
     }
 
-    /// Why a connected cluster can't list the objects of a watch, if somebody must change something there.
+    /// Why a connected cluster can't list the objects of a watch. `None` if it lists them, or may do so later without
+    /// help.
     pub(crate) fn unlisted(&self, cluster: &ClusterName, watch: &WatchRequest) -> Option<String> {
         let cluster = self.named(cluster)?;
         let watch = watch.to_string();
@@ -185,6 +186,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         kinds.find(|kind| is_connected && kind.blocked)?.problem
     }
 
+    /// The reason and the message for a target that the sync leaves as it is.
     fn held_target(&self, hold: &Hold<Placement>) -> (&'static str, String) {
         let RequestKey { cluster, object } = &hold.object.at;
         match (hold.reason, self.unlisted(cluster, &self.watch(&hold.object))) {
@@ -222,7 +224,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         }
     }
 
-    fn origins(&self, rule: usize, cluster: &ClusterName) -> String {
+    fn describe_origins(&self, rule: usize, cluster: &ClusterName) -> String {
         let rule = &self.relation.related[rule];
         format!(
             "each {} in cluster {cluster}, related by {:?},",
@@ -230,7 +232,7 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         )
     }
 
-    fn related(&self, rule: usize, key: &RequestKey) -> String {
+    fn describe_related(&self, rule: usize, key: &RequestKey) -> String {
         let rule = &self.relation.related[rule];
         let RequestKey { cluster, object } = key;
         format!(
@@ -239,9 +241,10 @@ impl<S: SourceKind, T: TargetKind> Pass<'_, S, T> {
         )
     }
 
+    /// The reason and the message for a copy that the sync leaves as it is.
     fn held_copy(&self, hold: &Hold<Placement>) -> (&'static str, String) {
         let at = &hold.object.at;
-        let what = self.related(hold.object.rule.unwrap_or_default(), at);
+        let what = self.describe_related(hold.object.rule.unwrap_or_default(), at);
         match hold.reason {
             HoldReason::Deleting => (
                 "CopyDeleting",

@@ -1,4 +1,4 @@
-//! Clusters that do not answer: only few reconciles wait for one of them at a time.
+//! Clusters that do not answer: only a few reconciles wait for such a cluster at a time.
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
@@ -9,23 +9,27 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// How long each request for an object waits for its answer. If the cluster has answered no other one meanwhile, it counts as silent.
+/// How long each request for an object waits for its answer. If the cluster has answered no other request in that
+/// time, it counts as silent.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
-/// How many requests wait longer for one silent cluster. Each holds a reconcile, and so a place in the queue of its source cluster.
+/// How many requests may wait longer for one silent cluster. Each blocks a reconcile, and so a slot in the queue of
+/// its source cluster.
 const PROBES: usize = 2;
 
-/// How long they wait at first, and at most. The default timeout of a webhook is 10 seconds, and it may hold each write for so long.
+/// How long these requests wait at first, and at most. The default timeout of a webhook is 10 seconds, and a webhook
+/// may delay each write for that long.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_PATIENCE: Duration = Duration::from_secs(15);
 
 /// How long a list may take.
 pub(crate) const LIST: Duration = Duration::from_secs(30);
 
-/// How long a cluster counts as silent after the last request that waited. Nobody may have had to write there since.
+/// How long a cluster counts as silent after the last request that got no answer in time. It may have
+/// recovered meanwhile, but only the answer to a write shows that.
 const LASTS: Duration = Duration::from_secs(60);
 
-/// The clusters that requests were sent to.
+/// The clusters that received requests of this sync.
 #[derive(Default)]
 pub(crate) struct Silent(Mutex<HashMap<ClusterName, Arc<Answering>>>);
 
@@ -38,11 +42,11 @@ pub(crate) struct Answering {
 struct State {
     silence: Option<Silence>,
     patience: Duration,
-    /// When any request was last answered, and when a write was.
+    /// When the cluster last answered any request, and when it last answered a write.
     answered: [Instant; 2],
 }
 
-/// Since when a cluster has answered no write, and when a request was last seen to wait.
+/// Since when a cluster has answered no write, and when a request last got no answer in time.
 #[derive(Clone, Copy)]
 struct Silence {
     since: Instant,
@@ -54,13 +58,13 @@ impl State {
         self.silence.filter(|silence| silence.last.elapsed() < LASTS)
     }
 
-    fn waited(&mut self, began: Instant) {
+    fn note_timeout(&mut self, began: Instant) {
         let since = self.silence().map_or(began, |silence| silence.since);
         let last = Instant::now();
         self.silence = Some(Silence { since, last });
     }
 
-    fn answered(&mut self, is_write: bool) {
+    fn note_answer(&mut self, is_write: bool) {
         let now = Instant::now();
         self.answered[0] = now;
         if is_write {
@@ -87,24 +91,24 @@ impl Silent {
         all.entry(cluster.clone()).or_insert_with(new).clone()
     }
 
-    /// Since when a cluster has not answered.
+    /// Since when a cluster has been silent.
     pub(crate) fn since(&self, cluster: &ClusterName) -> Option<Instant> {
         let known = self.0.lock().get(cluster).cloned();
         Some(known?.state.lock().silence()?.since)
     }
 
-    /// Forgets a cluster that has left or is connected anew.
+    /// Forgets a cluster that has left or is connected again.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         self.0.lock().remove(cluster);
     }
 }
 
 impl Answering {
-    /// Waits for the answer to a request. `None` if it does not come in time, or if enough others wait for this cluster: the request
-    /// is dropped, and may have been carried out.
+    /// Waits for the answer to a request. `None` if it does not come in time, or if enough other requests
+    /// wait for this cluster already. Then the request is dropped, but the cluster may carry it out.
     ///
-    /// A cluster that answers other requests meanwhile is slow, and not silent. For a write only other writes show that, because a server
-    /// may answer reads and no writes.
+    /// A cluster that answers other requests meanwhile is slow, but not silent. For a write, only answers to other
+    /// writes show that, because a server may answer reads and no writes.
     pub(crate) async fn ask<A>(
         &self,
         soon: Duration,
@@ -117,13 +121,13 @@ impl Answering {
         while self.state.lock().silence().is_none() {
             if let Ok(answer) = timeout(soon, &mut request).await {
                 if is_answer(&answer) {
-                    self.state.lock().answered(is_write);
+                    self.state.lock().note_answer(is_write);
                 }
                 return Some(answer);
             }
             let mut state = self.state.lock();
             if state.answered[usize::from(is_write)].elapsed() >= soon {
-                state.waited(began);
+                state.note_timeout(began);
             } else if began.elapsed() >= MOST_PATIENCE {
                 return None;
             }
@@ -134,14 +138,14 @@ impl Answering {
         let mut state = self.state.lock();
         match &answer {
             Some(answer) if is_answer(answer) => {
-                state.answered(is_write);
+                state.note_answer(is_write);
                 if is_write {
                     state.patience = (2 * began.elapsed()).clamp(PATIENCE, MOST_PATIENCE);
                 }
             }
             Some(_) => {}
             None => {
-                state.waited(began);
+                state.note_timeout(began);
                 state.patience = (2 * patience).min(MOST_PATIENCE);
             }
         }

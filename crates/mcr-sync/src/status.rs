@@ -1,11 +1,11 @@
-//! Status up: the merge patch that brings chosen fields of a status to their values, and conditions.
+//! Brings status up: the merge patch that sets chosen fields of a status, and conditions.
 
 use serde_json::{Map, Value, json};
 
 /// The merge patch that brings `live` to `wanted`. `None` if there is no difference, so that nothing is written.
 ///
-/// A null in `wanted` removes a field. A field that `wanted` does not have is left alone. An object that `live` lacks is sent
-/// whole, with the fields that its schema requires.
+/// A null in `wanted` removes a field. A field that `wanted` does not have is not touched. An object that `live` lacks
+/// is sent as a whole, so that it has the fields that its schema requires.
 pub(crate) fn status_difference(live: Option<&Value>, wanted: &Value) -> Option<Value> {
     match (live, wanted) {
         (None | Some(Value::Null), Value::Null) => None,
@@ -38,11 +38,13 @@ pub(crate) struct Condition<'a> {
 }
 
 impl Condition<'_> {
-    /// The list of conditions with this one in it: in the place of one of its type, or at the end. The others are not touched.
+    /// Returns the list of conditions with this condition in it: in place of the one with the same type, or at the
+    /// end. The others are not changed.
     ///
-    /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status differs from that in `live`, and stays otherwise. If
-    /// nothing else changes either, the list is equal to `live`, and [`status_difference`] finds nothing to write.
-    pub(crate) fn among(&self, list: Option<&Value>, live: Option<&Value>, now: &str) -> Value {
+    /// `lastTransitionTime` becomes `now`, an RFC 3339 time, if the status differs from that in `live`. Otherwise it
+    /// stays as it is. If nothing else differs either, the list is equal to `live`, and [`status_difference`] finds
+    /// nothing to write.
+    pub(crate) fn insert_into(&self, list: Option<&Value>, live: Option<&Value>, now: &str) -> Value {
         let all = |list: Option<&Value>| list.and_then(Value::as_array).cloned().unwrap_or_default();
         let is_own = |condition: &Value| condition["type"] == *self.kind;
         let mut list: Vec<Value> = all(list);
@@ -110,7 +112,7 @@ mod tests {
         };
         let other = json!({"type": "Theirs", "status": "True"});
         let among =
-            |condition: Condition<'_>, live: &Value, now| condition.among(Some(live), Some(live), now);
+            |condition: Condition<'_>, live: &Value, now| condition.insert_into(Some(live), Some(live), now);
         let list = among(condition, &json!([other]), "t1");
         assert_eq!(list[0], other);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Sources that are not in the store although objects name them: reported, and nothing is written.
+//! Reports sources that are not in the store although objects name them. Nothing is written to them.
 
 use kube::core::DynamicObject;
 use mcr::{BoxError, Request, RequestKey, TerminalError};
@@ -11,8 +11,8 @@ use crate::{
     relation::{Relation, SourceKind, TargetKind},
 };
 
-/// Reports a source that has left the watch, which its user has limited, and still has the finalizer of the sync. Its targets stay, and
-/// nothing leads to it any more.
+/// Reports a source that has left the watch which the user has limited, and that still has the finalizer of the sync.
+/// Its targets stay, and no later event leads to it.
 pub(crate) async fn report_left_watch<S, T>(
     relation: &Relation<S, T>,
     request: &Request<DynamicObject>,
@@ -29,9 +29,11 @@ pub(crate) async fn report_left_watch<S, T>(
     Ok(())
 }
 
-/// Reports a target whose source is gone although nobody saw its deletion. `request` names a source that is not in the store.
+/// Reports a target whose source is gone although nobody has observed the deletion. `request` names a source that is
+/// not in the store.
 ///
-/// Two servers confirm it: a source may be outside of the watch, and a target may be gone already.
+/// The servers of the source and of the target are asked first: the source may exist outside of the watch, and the
+/// target may be gone already.
 pub(crate) async fn report_orphan<S: SourceKind, T: TargetKind>(
     relation: &Relation<S, T>,
     request: &Request<DynamicObject>,

@@ -1,11 +1,11 @@
-//! Removes values of objects from the texts of errors. Errors quote values, and a value may be a secret.
+//! Removes values of objects from error texts. Errors quote values, and a value may be secret.
 
 use std::{error::Error, iter::successors};
 
 use mcr::{BoxError, core::internal::describe_json_error};
 use serde::de::Error as _;
 
-/// The marks after which an API server quotes a value. The last mark begins an element of a set in the path of a field,
+/// The texts after which an API server quotes a value. The last one begins an element of a set in the path of a field,
 /// as in `tags[="value"]`.
 const BEFORE_A_VALUE: [&str; 8] = [
     "Invalid value: ",
@@ -18,9 +18,9 @@ const BEFORE_A_VALUE: [&str; 8] = [
     "[=",
 ];
 
-/// The text of an API server with `…` in the place of each value.
+/// Replaces each value in the text of an API server with `…`.
 fn without_values(text: &str) -> String {
-    // If the first line forbids a change, the lines after it show the change with its values.
+    // If the first line reports a forbidden change, the following lines show the change with its values.
     let mut rest = match text.split_once('\n') {
         Some((first, _)) if first.contains(": Forbidden: ") => first,
         _ => text,
@@ -30,7 +30,7 @@ fn without_values(text: &str) -> String {
         let found = BEFORE_A_VALUE
             .iter()
             .filter_map(|mark| Some((rest.find(mark)?, mark.len())));
-        // If two marks begin at the same place, the longer one counts, because the value begins behind it.
+        // If two of these texts begin at the same position, the longer one counts, because the value begins after it.
         found.min_by_key(|(at, length)| (*at, usize::MAX - length))
     };
     while let Some((at, length)) = next(rest) {
@@ -43,8 +43,7 @@ fn without_values(text: &str) -> String {
     kept
 }
 
-/// The length of the value at the beginning of a text, as Go prints it: a quoted text, something in brackets, or a
-/// word.
+/// The length of the value at the beginning of a text, as Go prints it: a quoted text, a text in brackets, or a word.
 fn length_of_value(text: &str) -> usize {
     let (mut depth, mut is_quoted, mut is_escaped) = (0_usize, false, false);
     for (at, letter) in text.char_indices() {
@@ -80,8 +79,8 @@ pub(crate) fn without_quoted_values(mut error: kube::Error) -> kube::Error {
 
 /// Removes quoted values from an error that a function of the user has returned.
 ///
-/// Only a JSON error among its causes quotes values without the user's intent. The rest of the text stays as the user
-/// wrote it.
+/// Only a JSON error among its causes quotes values without the user's intent. The rest of the text is left as the
+/// user wrote it.
 pub(crate) fn without_quoted_json(error: BoxError) -> BoxError {
     let first: &(dyn Error + 'static) = &*error;
     let causes = successors(Some(first), |&error| error.source());

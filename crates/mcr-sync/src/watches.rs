@@ -40,7 +40,8 @@ pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
         Clusters::default(),
         options(&relation.targets, relation.target_watch()),
     );
-    // Requests the source that a target names. Remembers the target, which the source may not have recorded.
+    // Requests the source that a target names, and notes the target in memory, because the record of the source may
+    // not have it.
     let claimed_source = move |target: Watched<DynamicObject>| {
         let (source, at) = (source_of(&target)?, key_of(&target)?);
         of_targets.memory.note_claim(&source, at, !target.deleted);
@@ -52,8 +53,7 @@ pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
         .watches_with(&relation.target, claimed_source, targets)
         // A change of the fleet may change a placement, or end the wait for a cluster.
         .watches_fleet(move |event, fleet| {
-            // A new cluster may have the same name already. Then the memory must not forget what it has about the new
-            // one.
+            // A new cluster may have joined under the same name already. Then its entries in memory must stay.
             if let FleetEvent::Disengaged { name, .. } = event
                 && fleet.get(name).is_err()
             {
@@ -73,7 +73,7 @@ pub(crate) fn controller<S: SourceKind + 'static, T: TargetKind + 'static>(
         let index = rule.index.clone();
         let source_of_copy = move |copy: Watched<DynamicObject>| {
             let source = source_of(&copy)?;
-            index.saw_copy(&source, key_of(&copy)?, copy.deleted);
+            index.note_copy(&source, key_of(&copy)?, copy.deleted);
             Some(source)
         };
         let of_copies = options(copies, rule.copy_watch(&relation.name));
@@ -97,7 +97,7 @@ pub(crate) fn with_labels(request: &WatchRequest, labels: impl Display) -> Watch
 
 /// Adds a watch of all sources that have the mark of the sync, within the limits that the user has set.
 ///
-/// Only this watch has the sources that have lost the labels that the sync selects.
+/// No other watch has the sources that have lost the selected labels.
 pub(crate) fn watch_marked<S: 'static, T: 'static>(
     controller: Controller<DynamicObject>,
     relation: &Arc<Relation<S, T>>,
@@ -107,8 +107,8 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
     let (watch, selecting, marking) = (marked.clone(), relation.clone(), relation.clone());
     let memory = relation.memory.clone();
     let options = WatchOptions::new().request(move |_| watch).optional();
-    // The watch of the sources has all sources with the labels. A mark without a finalizer or a record proves nothing,
-    // because somebody may have copied the manifest of a source.
+    // Sources with the labels are in the watch of the sources already. A mark without a finalizer or a record proves
+    // nothing, because somebody may have copied the manifest of a source.
     let unselected = move |source: Watched<Meta>| {
         let meta = &source.object.metadata;
         let is_unselected = record::may_have_targets(&selecting.name, meta) && !selecting.has_labels(meta);
@@ -144,8 +144,8 @@ pub(crate) fn watch_marked<S: 'static, T: 'static>(
         })
 }
 
-/// The sources with the mark and the finalizer that have lost the labels that the sync selects, and have left the watch
-/// of the sources. `None` if one of the two watches is missing.
+/// The sources that have the mark and the finalizer, but have lost the selected labels and so left the watch of the
+/// sources. `None` if one of the two watches is missing.
 fn unselected_sources<S, T>(
     relation: &Relation<S, T>,
     cluster: &Cluster,
@@ -164,7 +164,7 @@ fn unselected_sources<S, T>(
     Some(unselected)
 }
 
-/// The place of an object: its cluster and its key.
+/// The cluster and the key of an object.
 fn key_of(object: &Watched<DynamicObject>) -> Option<RequestKey> {
     Some(RequestKey::new(
         object.cluster.name().clone(),

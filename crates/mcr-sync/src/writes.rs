@@ -1,4 +1,4 @@
-//! What this program wrote to targets and when, so that it does not write the same again without end.
+//! What this program wrote to targets and when. It slows down a sync that writes the same again and again.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,25 +8,25 @@ use tokio::time::Instant;
 
 use crate::{desired::Desired, placement::Placement};
 
-/// After so many writes of the same contents, each further one waits: twice as long as the one before it.
+/// How many writes of the same contents need no pause. After that, each pause is twice as long as the one before.
 const AT_ONCE: u32 = 3;
 
-/// After so many writes of the same contents, somebody else is reported to write the same fields.
+/// How many writes of the same contents show that somebody else writes the same fields. That is then reported.
 const REPORTED: u32 = 5;
 
-/// The longest pause between two writes of the same contents. It is reached after ten.
+/// The longest pause between two writes of the same contents, reached after ten writes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Nobody fights for a target that was not written for so long.
+/// After this time without a write, nobody else is considered to write the same fields.
 const CALM: Duration = Duration::from_secs(600);
 
-/// The time until fields that a server has dropped are sent again, if nobody can see that its schema has changed.
+/// The time after which dropped fields are sent again, if no change of the schema is visible.
 const RESEND: Duration = Duration::from_secs(24 * 3600);
 
-/// The time between two reads of a schema, for all objects of one kind in a cluster.
+/// The pause between two reads of a schema, which serves all objects of one kind in a cluster.
 const READ_SCHEMA: Duration = Duration::from_secs(600);
 
-/// The most paths that are reported.
+/// The most paths in one report.
 const MOST_FIELDS: usize = 8;
 
 /// The last write to a target.
@@ -36,17 +36,17 @@ struct Last {
     /// How many times the target was updated to this desired state.
     writes: u32,
     at: Instant,
-    /// The paths that differed.
+    /// The paths that differed before the last write.
     fields: Vec<String>,
-    /// The version of the schema that has dropped fields, once it was read.
+    /// The version of the schema that dropped fields, after it was read.
     schema: Option<String>,
 }
 
 #[derive(Default)]
 pub(crate) struct Writes {
-    /// By target or copy: the last write.
+    /// The last write, by target or copy.
     last: Mutex<HashMap<Placement, Last>>,
-    /// By cluster and kind.
+    /// The schemas, by cluster and kind.
     schemas: Mutex<HashMap<(ClusterName, String), Schema>>,
 }
 
@@ -57,7 +57,7 @@ struct Schema {
     version: Option<String>,
 }
 
-/// The time from the last write to the next one of the same contents.
+/// The pause between the last write and the next one of the same contents.
 fn pause(writes: u32) -> Duration {
     match writes {
         0..AT_ONCE => Duration::ZERO,
@@ -66,10 +66,10 @@ fn pause(writes: u32) -> Duration {
     }
 }
 
-/// What keeps a target from being as it should be, although its server takes each write. It has paths, and no values.
+/// Why a target is not up to date although its server accepts each write. It contains paths, but no values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Somebody else sets these fields again and again.
+    /// Somebody else sets these fields to other values again and again.
     Fought(Vec<String>),
     /// The server does not store these fields.
     Dropped(Vec<String>),
@@ -84,8 +84,8 @@ impl Trouble {
         }
     }
 
-    /// The trouble with an object, in words.
-    pub(crate) fn words(&self, RequestKey { cluster, object }: &RequestKey) -> String {
+    /// The trouble with an object, as text for people.
+    pub(crate) fn message(&self, RequestKey { cluster, object }: &RequestKey) -> String {
         let list = |fields: &[String]| match fields.len().checked_sub(MOST_FIELDS) {
             None | Some(0) => fields.join(", "),
             Some(more) => format!("{} and {more} more", fields[..MOST_FIELDS].join(", ")),
@@ -93,7 +93,7 @@ impl Trouble {
         match self {
             Self::Fought(fields) => format!(
                 "somebody else sets these fields of {object} in cluster {cluster} again and again: {}; leave them out of the projection, or \
-                 let the other one leave them alone. The sync sets them at most once a minute",
+                 make the other controller leave them out. The sync sets them at most once a minute",
                 list(fields)
             ),
             Self::Dropped(fields) => format!(
@@ -105,8 +105,8 @@ impl Trouble {
     }
 }
 
-/// When namespaces were created, so that a namespace that somebody deletes again and again does not come back at once each time:
-/// with a workspace of kcp its namespaces are deleted too.
+/// When namespaces were created. If somebody deletes a namespace again and again, the sync does not create it at once
+/// each time. An example is a workspace of kcp, which is deleted with its namespaces.
 #[derive(Default)]
 pub(crate) struct Namespaces(Mutex<HashMap<(ClusterName, String), Instant>>);
 
@@ -118,7 +118,7 @@ impl Namespaces {
         !created.contains_key(&(cluster.clone(), namespace.to_owned()))
     }
 
-    /// Notes that a namespace is there now. One that could not be created may be tried again at once.
+    /// Notes that a namespace exists now. If a creation fails, it may be tried again at once.
     pub(crate) fn note(&self, cluster: &ClusterName, namespace: &str) {
         let key = (cluster.clone(), namespace.to_owned());
         self.0.lock().insert(key, Instant::now());
@@ -126,7 +126,7 @@ impl Namespaces {
 }
 
 impl Writes {
-    /// What follows from the last write, if it was of this desired state.
+    /// Calls `of` with the last write, if that write had this desired state.
     fn last<A>(
         &self,
         place: &Placement,
@@ -138,7 +138,7 @@ impl Writes {
         of(last).filter(|_| last.desired == desired.short())
     }
 
-    /// Notes that a target was created or updated. `fields` are the paths that differed; none of a creation.
+    /// Notes that a target was created or updated. `fields` are the paths that differed, empty for a creation.
     pub(crate) fn note(&self, place: &Placement, desired: &Desired, fields: Vec<String>) {
         let (desired, at) = (desired.short(), Instant::now());
         let mut all = self.last.lock();
@@ -161,7 +161,7 @@ impl Writes {
         );
     }
 
-    /// Whether the schema of a kind is to be read, because that was long ago. Notes that it is read now.
+    /// Whether the schema of a kind is to be read now, because the last read was long ago. If so, notes the time.
     pub(crate) fn reads_schema(&self, cluster: &ClusterName, kind: &str) -> bool {
         let mut schemas = self.schemas.lock();
         let (read, key) = (Instant::now(), (cluster.clone(), kind.to_owned()));
@@ -181,7 +181,7 @@ impl Writes {
         schemas.insert(key, Schema { read, version });
     }
 
-    /// Whether dropped fields are to be sent again, because the schema has changed since they were dropped.
+    /// Whether dropped fields are to be sent again, because the schema has changed since the server dropped them.
     pub(crate) fn has_new_schema(&self, placement: &Placement, kind: &str) -> bool {
         let key = (placement.at.cluster.clone(), kind.to_owned());
         let schemas = self.schemas.lock();
@@ -201,8 +201,8 @@ impl Writes {
         is_new
     }
 
-    /// Whether an object is to be written now, what is to be reported of it, and when to observe it again. `differs`: whether there
-    /// is anything to write but fields that the server has dropped before.
+    /// Whether an object is to be written now, what to report about it, and when to observe it again. `differs`:
+    /// whether anything differs beside fields that the server has dropped before.
     pub(crate) fn judge(
         &self,
         placement: &Placement,
@@ -210,13 +210,13 @@ impl Writes {
         differs: bool,
         dropped: impl FnOnce() -> Vec<String>,
     ) -> (bool, Option<Trouble>, Option<Duration>) {
-        let rest = |of: Duration, last: &Last| {
+        let remaining = |of: Duration, last: &Last| {
             Some(of.saturating_sub(last.at.elapsed())).filter(|rest| !rest.is_zero())
         };
-        let pause = self.last(placement, desired, |last| rest(pause(last.writes), last));
+        let pause = self.last(placement, desired, |last| remaining(pause(last.writes), last));
         let is_due = differs && pause.is_none();
         let fight = |last: &Last| {
-            let calm = rest(CALM, last).filter(|_| last.writes >= REPORTED)?;
+            let calm = remaining(CALM, last).filter(|_| last.writes >= REPORTED)?;
             Some((last.fields.clone(), calm))
         };
         if let Some((fields, calm)) = self.last(placement, desired, fight) {
@@ -226,8 +226,8 @@ impl Writes {
         if dropped.is_empty() {
             return (is_due, None, pause);
         }
-        // At once, if this program has not sent them yet.
-        let resend = self.last(placement, desired, |last| rest(RESEND, last));
+        // Due at once, if this program has not sent the fields yet.
+        let resend = self.last(placement, desired, |last| remaining(RESEND, last));
         let wait = resend.map(|rest| rest.min(READ_SCHEMA));
         (resend.is_none(), Some(Trouble::Dropped(dropped)), wait)
     }

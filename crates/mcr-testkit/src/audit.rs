@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// One request, as an API server saw it.
+/// One request, as an API server has recorded it.
 ///
 /// A request is logged when its answer is complete (`ResponseComplete`). A watch is logged twice: when it starts
 /// (`ResponseStarted`) and when it ends (`ResponseComplete`), so count watches with [`is_start`](Self::is_start).
@@ -17,7 +17,8 @@ pub struct AuditEvent {
     pub uri: String,
     /// The user's name.
     pub user: String,
-    /// The certificate or token that a real server recognised the user by: `X509SHA256=…` or `JTI=…`; or empty.
+    /// The credential by which a real server has recognised the user: `X509SHA256=…` for a certificate, `JTI=…` for a
+    /// token. May be empty.
     pub credential: String,
     /// The `User-Agent` header.
     pub user_agent: String,
@@ -25,11 +26,11 @@ pub struct AuditEvent {
     pub group: String,
     /// The resource in plural, such as `configmaps`; empty for a non-resource request.
     pub resource: String,
-    /// The subresource, such as `status`; or empty.
+    /// The subresource, such as `status`. May be empty.
     pub subresource: String,
-    /// The namespace; or empty.
+    /// The namespace. May be empty.
     pub namespace: String,
-    /// The object's name; or empty.
+    /// The object's name. May be empty.
     pub name: String,
     /// The HTTP status of the answer; 0 if there was none.
     pub code: u16,
@@ -41,15 +42,14 @@ pub(crate) const STARTED: &str = "ResponseStarted";
 pub(crate) const COMPLETE: &str = "ResponseComplete";
 
 impl AuditEvent {
-    /// Whether this is the one event that stands for its request: the start of a watch, the end of
-    /// anything else.
+    /// Whether this event is the one to count for its request: the start of a watch, or the end of any other request.
     pub fn is_start(&self) -> bool {
         let watch = self.verb == "watch" && self.code == 200;
         self.stage == if watch { STARTED } else { COMPLETE }
     }
 
-    /// Whether this is a LIST of a resource. One of a single object (`limit=1`) does not count: watches ask so for the newest
-    /// resource version.
+    /// Whether this is a LIST of a resource. A LIST of a single object (`limit=1`) does not count: a watch sends one
+    /// to get the newest resource version.
     pub fn is_list(&self, resource: &str) -> bool {
         let is_check = format!("{}&", self.uri).contains("?limit=1&");
         self.verb == "list" && !is_check && self.resource == resource && self.stage == COMPLETE
@@ -65,17 +65,17 @@ impl AuditEvent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditMark(pub(crate) u64);
 
-/// The requests that a server was sent, oldest first.
+/// The requests that a server has received, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog {
-    /// With their positions.
+    /// The events with their positions.
     pub(crate) events: VecDeque<(u64, AuditEvent)>,
     pub(crate) end: u64,
     pub(crate) forgotten: u64,
 }
 
 impl AuditLog {
-    /// All events that are remembered.
+    /// All events that are still in the log.
     pub fn events(&self) -> impl Iterator<Item = &AuditEvent> {
         self.events.iter().map(|(_, event)| event)
     }
@@ -101,7 +101,8 @@ impl AuditLog {
         }
     }
 
-    /// How many events were dropped because the log of a simulated server was full. If this is not 0, counts are too low.
+    /// How many events were dropped because the log of a simulated server was full. If this is not 0, the counts are
+    /// too low.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

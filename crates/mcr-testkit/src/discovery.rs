@@ -1,4 +1,4 @@
-//! A discovery that a test follows from announcement to announcement.
+//! A running discovery, for tests that check its announcements one by one.
 //!
 //! ```
 //! use mcr_core::Provider;
@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::suite::fail;
 
-/// What never comes is given up after this.
+/// How long an announcement may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What kubeconfigs may do in a test, where all clusters are on this machine.
+/// An access policy for tests, where all clusters are on this machine.
 pub fn locally() -> AccessPolicy {
     AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true))
 }
@@ -34,7 +34,7 @@ pub fn locally() -> AccessPolicy {
 pub struct Followed(pub Discovery);
 
 impl Followed {
-    /// Starts a discovery, as a fleet does whose policy is [`locally`].
+    /// Starts a discovery as a fleet with the policy [`locally`] does.
     pub fn of(provider: &impl Provider) -> Self {
         Self(provider.discover_with(CancellationToken::new(), &locally().into()))
     }
@@ -57,7 +57,7 @@ impl Followed {
         line(&self.next().await)
     }
 
-    /// The next announcements until this one, as [`line()`]s.
+    /// The next announcements up to `last`, as [`line()`]s.
     pub async fn until(&mut self, last: &str) -> Vec<String> {
         let mut lines = Vec::new();
         while lines.last().is_none_or(|line| line != last) {
@@ -74,7 +74,7 @@ impl Followed {
         }
     }
 
-    /// The clusters that are there at the start.
+    /// The clusters that are announced before `Synced`.
     pub async fn all(&mut self) -> Vec<ClusterSpec> {
         let mut clusters = Vec::new();
         loop {
@@ -87,11 +87,12 @@ impl Followed {
     }
 }
 
-/// The memory that a discovery holds for each cluster besides its spec, in bytes: what is given back when it ends. The hub has
-/// so many clusters and nobody else has watches there; `used` is what the process has allocated at the moment.
+/// The memory in bytes that a discovery holds for each cluster beside the cluster's spec. It is measured as the memory
+/// that is freed when the discovery ends. The hub must have `clusters` clusters, and no watches of anybody else.
+/// `used` returns how much memory the process has allocated.
 ///
 /// # Panics
-/// If the discovery does not announce so many clusters, or has not so many watches then.
+/// If the discovery does not announce exactly `clusters` clusters, or does not have exactly `watches` watches.
 #[cfg(all(feature = "sim", feature = "waiting"))]
 pub async fn bytes_per_cluster(
     provider: &impl Provider,
@@ -106,15 +107,15 @@ pub async fn bytes_per_cluster(
         })
     };
     let mut bytes = 0;
-    // The first discovery pays for the threads and for the caches of the hub, too.
+    // The first round is not measured: it also allocates threads and the caches of the hub.
     for _ in 0..2 {
         let mut discovery = Followed::of(provider);
-        // They are alive until the end, so what they share with the discovery does not count.
+        // Kept until the end, so that the memory of the specs is not measured.
         let specs = discovery.all().await;
         if specs.len() != clusters {
             fail(format!("not {clusters} clusters"));
         }
-        // The watches that follow the lists have begun, so the bodies of the lists are gone.
+        // Now the watches have begun, so the bodies of the lists are freed.
         watched(watches).await;
         let with = used();
         drop(discovery);
@@ -125,7 +126,8 @@ pub async fn bytes_per_cluster(
     bytes
 }
 
-/// Where an access leads, and with which token: `https://a:6443/ secret`. Without the token, if that is not in a kubeconfig itself.
+/// The address of an access and its token: `https://a:6443/ secret`. The token is left out if the kubeconfig does not
+/// contain it.
 pub fn address_and_token(access: &Access) -> String {
     let parsed = match access {
         Access::Kubeconfig(kubeconfig) => kubeconfig.parse().map_err(|error| error.to_string()),
@@ -141,7 +143,8 @@ pub fn address_and_token(access: &Access) -> String {
     format!("{} {token}", access.endpoint.server)
 }
 
-/// An announcement in short: `+name`, `~name: why it is suspended`, `!name: object: error`, `-name` or `synced`.
+/// A short form of an announcement: `+name`, `~name: why it is suspended`, `!name: object: error`, `-name` or
+/// `synced`.
 pub fn line(change: &Change) -> String {
     match change {
         Change::Upsert(spec) => match &spec.availability {

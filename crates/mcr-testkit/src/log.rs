@@ -19,18 +19,18 @@ use parking_lot::Mutex;
 use tracing::{Dispatch, Level, Subscriber, subscriber::DefaultGuard};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Captures the log lines of the current thread until it is dropped. Lines of other tests in the process are not
-/// captured.
+/// Captures the log lines of the current thread until it is dropped. Does not capture the lines of other tests in the
+/// process.
 ///
-/// Lines of other threads are missing too, so use it in tests whose runtime has one thread, as that of
-/// `#[tokio::test]` has.
+/// Lines of other threads are missing too. So use it in tests whose runtime has one thread, such as those with
+/// `#[tokio::test]`.
 #[derive(Debug)]
 pub struct Log {
     text: Text,
     _guard: Option<DefaultGuard>,
-    // A second subscriber in the process. With only one, tracing asks the subscriber of the first thread that
-    // reaches a line whether the line is wanted, and caches the answer for all threads. If that thread has no `Log`,
-    // the line would be lost for all.
+    // A second subscriber in the process. If there was only one, tracing would ask only the subscriber of the first
+    // thread that reaches a log statement whether it is enabled, and cache the answer for all threads. If that thread
+    // had no `Log`, the lines would be lost for all threads.
     _second: Option<Dispatch>,
 }
 
@@ -46,7 +46,7 @@ impl Log {
         }
     }
 
-    /// All that this process has logged since the first call, at every level and from every library.
+    /// Captures everything that this process logs after the first call, at every level and from every library.
     pub fn of_this_process() -> Self {
         static ALL: LazyLock<Text> = LazyLock::new(|| {
             let text = Text::default();

@@ -36,7 +36,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate of a server with these names, changed by `edit`.
+    /// A certificate for a server with these names. `edit` may change it.
     pub(crate) fn server(
         &self,
         names: &[&str],
@@ -51,7 +51,7 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A certificate of a client, changed by `edit`.
+    /// A certificate for a client. `edit` may change it.
     #[cfg(any(feature = "sim", all(unix, feature = "control-plane")))]
     pub(crate) fn client(
         &self,

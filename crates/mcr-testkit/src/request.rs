@@ -3,7 +3,8 @@
 use kube::Client;
 use serde_json::Value;
 
-/// Sends an object as JSON: k8s-openapi's types differ between its version features, and this crate must compile with each.
+/// Sends an object as JSON, because k8s-openapi's types differ between its version features, and this crate must
+/// compile with all of them.
 pub(crate) async fn send(
     client: &Client,
     method: &str,
@@ -21,7 +22,7 @@ pub(crate) async fn send(
     client.request(request.map(String::into_bytes)).await
 }
 
-/// Creates an object that may be there already.
+/// Creates an object, or does nothing if it exists already.
 pub(crate) async fn create(client: &Client, path: &str, object: &Value) -> Result<(), kube::Error> {
     match send(client, "POST", path, object).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

@@ -1,6 +1,6 @@
-//! Types that are written by hand, compared with a published schema.
+//! Compares handwritten types with a published schema.
 //!
-//! A schema is a text with a line for each field: the version or the kind, the path and the type.
+//! A schema is a text with one line for each field: the version or the kind, the path, and the type.
 //!
 //! ```
 //! use mcr_testkit::schema::{filled, paths};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::suite::fail;
 
-/// Adds all fields of the lines that begin with this word to an object, each with a sample of its type.
+/// Adds all fields in the lines that begin with `word` to an object. Each field gets a sample value of its type.
 pub fn filled(mut object: Value, schema: &str, word: &str) -> Value {
     for line in schema.lines() {
         match line.split(' ').collect::<Vec<_>>()[..] {

@@ -1,4 +1,4 @@
-//! What the suites of this crate share: their failure, and the runtime of one test.
+//! What the suites of this crate share: how a test fails, and the runtime of a test.
 
 use std::{fmt, future::Future, time::Duration};
 
@@ -8,7 +8,7 @@ pub(crate) fn fail(message: impl fmt::Display) -> ! {
     panic!("{message}")
 }
 
-/// Runs one test on a tokio runtime of its own.
+/// Runs one test in its own tokio runtime.
 pub(crate) fn on_runtime(check: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

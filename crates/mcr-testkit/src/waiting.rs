@@ -1,5 +1,4 @@
-//! Helpers for tests: a task in the background, a wait for a condition, and an `unwrap` that fails with a readable
-//! text.
+//! Helpers for tests: a background task, a wait for a condition, and an `unwrap` that fails with a readable text.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,7 +24,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// An `unwrap` that panics with the `Display` text of the error, which a user would see, and not with its `Debug` form.
+/// An `unwrap` that panics with the `Display` text of the error, which users see, instead of its `Debug` form.
 pub trait OrFail<T> {
     /// Returns the value.
     ///
@@ -46,11 +45,12 @@ impl<T, E: Display> OrFail<T> for Result<T, E> {
     }
 }
 
-/// What [`eventually`] asks for: an `Option` that becomes `Some`, or a `bool` that becomes true.
+/// The result of the function that [`eventually`] calls: an `Option` that becomes `Some`, or a `bool` that becomes
+/// true.
 pub trait Answer {
-    /// What is waited for.
+    /// The type of the value.
     type Value;
-    /// The value, once it is there.
+    /// Returns the value, or `None` if it is not there yet.
     fn value(self) -> Option<Self::Value>;
 }
 
@@ -72,7 +72,7 @@ impl Answer for bool {
 ///
 /// # Panics
 ///
-/// If `ask` returns `None` or `false` for `limit`. The message has `what` and the line of the caller.
+/// If `ask` returns only `None` or `false` for `limit`. The message contains `what` and the line of the caller.
 #[track_caller]
 pub fn eventually<A: Answer>(
     limit: Duration,
@@ -95,11 +95,11 @@ pub fn eventually<A: Answer>(
     }
 }
 
-/// Keeps tokio's paused clock from moving by itself until the returned value is dropped.
+/// Prevents tokio's paused clock from advancing by itself until the returned value is dropped.
 ///
-/// A paused clock jumps to the next timer whenever every task waits. It does so too if the tasks wait for a socket or a
-/// process, so timers fire before the data arrives. While the clock is held, only `tokio::time::advance` moves it. The
-/// hold ends after two minutes of real time, so that a test that hangs reaches its deadlines and fails.
+/// A paused clock jumps to the next timer whenever all tasks wait, even if they wait for a socket or a process. So
+/// timers fire before the data arrives. While the clock is held, only `tokio::time::advance` advances it. The hold
+/// ends after two minutes of real time, so that a test that hangs reaches its deadlines and fails.
 ///
 /// # Panics
 ///
@@ -107,7 +107,7 @@ pub fn eventually<A: Answer>(
 pub fn hold_clock() -> HeldClock {
     const LIMIT: Duration = Duration::from_secs(120);
     let (held, ended) = mpsc::channel::<()>();
-    // tokio does not move a paused clock while a task of `spawn_blocking` runs.
+    // tokio does not advance a paused clock while a task of `spawn_blocking` runs.
     drop(spawn_blocking(move || ended.recv_timeout(LIMIT)));
     HeldClock(held)
 }
@@ -117,8 +117,8 @@ pub fn hold_clock() -> HeldClock {
 #[must_use = "dropping it lets the clock go on"]
 pub struct HeldClock(#[expect(dead_code, reason = "its end is what counts")] mpsc::Sender<()>);
 
-/// A task that runs beside a test, such as a fleet or a manager. [`stop`](Self::stop) stops it; dropping it asks it to
-/// stop and does not wait.
+/// A task that runs during a test, such as a fleet or a manager. [`stop`](Self::stop) stops it and waits. Dropping it
+/// cancels the task without waiting.
 #[derive(Debug)]
 #[must_use = "dropping it stops what runs"]
 pub struct Background<T> {

@@ -1,4 +1,4 @@
-//! The way that needs only Go: build the commands from their published modules.
+//! Builds the commands from their published Go modules. Needs nothing but Go.
 
 use std::io::Read;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) fn go_is_installed() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Builds `commands` into `dir`, one after the other: each already uses every core.
+/// Builds `commands` into `dir`, one after the other, because each build uses all cores.
 pub(super) fn build(dir: &Path, commands: &[&str]) -> Result<()> {
     eprintln!(
         "assets: building {} of Kubernetes {} into {} (once per machine, about 5 minutes on 2 cores)",
@@ -57,7 +57,7 @@ pub(super) fn build_package(
     let started = Instant::now();
     let mut child = Command::new("go")
         .current_dir(workspace::root().join(module))
-        // Nothing of the caller's Go set-up may change the bytes: a workspace file, cgo, VCS stamps.
+        // The caller's Go configuration must not affect the binaries: no workspace file, no cgo, no VCS stamps.
         .env("CGO_ENABLED", "0")
         .env("GOWORK", "off")
         .args([
@@ -77,7 +77,7 @@ pub(super) fn build_package(
         .spawn()
         .context("starting `go build`")?;
 
-    // Read on a thread: a full pipe would block the compiler.
+    // Read in a thread, because a full pipe would block the compiler.
     let stderr = child.stderr.take();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
@@ -105,7 +105,7 @@ pub(super) fn build_package(
             output.trim_end()
         );
     }
-    // Only a finished binary gets the name: an interrupted build is never mistaken for one.
+    // Only a complete binary gets this name, so an interrupted build can't be mistaken for one.
     std::fs::rename(&partial, dir.join(command))
         .with_context(|| format!("moving {} into place", partial.display()))?;
     eprintln!("assets: {command} built in {} s", started.elapsed().as_secs());

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// `MCR_ASSETS_DIR`, else `mcr/assets` in the user's cache folder. mcr-testkit looks there too.
+/// The folder of the cache: `MCR_ASSETS_DIR`, otherwise `mcr/assets` in the user's cache folder. mcr-testkit searches
+/// there too.
 pub(super) fn root() -> Result<PathBuf> {
     if let Some(dir) = non_empty("MCR_ASSETS_DIR") {
         return Ok(dir);
@@ -32,8 +33,8 @@ fn non_empty(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Waits until no other invocation fills the cache, so that nothing is built twice. Released when
-/// the file is closed, also if this process is killed.
+/// Waits until no other process fills the cache, so that nothing is built twice. The lock is released when the file is
+/// closed, even if this process is killed.
 pub(crate) fn lock(root: &Path) -> Result<File> {
     let path = root.join(".lock");
     let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
@@ -48,7 +49,7 @@ pub(crate) fn lock(root: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Names the folder that tests use when `KUBEBUILDER_ASSETS` is not set (a bare `cargo test`).
+/// Sets the folder that tests use if `KUBEBUILDER_ASSETS` is not set, as in a plain `cargo test`.
 pub(super) fn set_current(root: &Path, dir: &Path) -> Result<()> {
     let name = dir
         .file_name()
@@ -58,13 +59,13 @@ pub(super) fn set_current(root: &Path, dir: &Path) -> Result<()> {
     if std::fs::read_to_string(&path).is_ok_and(|text| text.trim() == name) {
         return Ok(());
     }
-    // Renamed into place: a test that starts now reads the old name or the new one, never half.
+    // Renamed atomically, so that a test that starts now reads the old name or the new one.
     let partial = root.join(format!(".current.{}", std::process::id()));
     std::fs::write(&partial, format!("{name}\n"))?;
     std::fs::rename(&partial, &path).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Which of `names` are not in `dir`.
+/// The `names` that are not in `dir`.
 pub(super) fn missing(dir: &Path, names: &[&'static str]) -> Vec<&'static str> {
     names
         .iter()

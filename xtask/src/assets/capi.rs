@@ -9,37 +9,39 @@ use sha2::{Digest, Sha256};
 use super::{build, cache, cache::missing, recipe};
 use crate::workspace;
 
-/// The release of Cluster API. Keep equal to `xtask/assets/capi/go.mod`.
+/// The release of Cluster API. Must be equal to the version in `xtask/assets/capi/go.mod`.
 const VERSION: &str = "1.14.2";
 
 /// The folder of the Go module that pins the release.
 const MODULE: &str = "xtask/assets/capi";
 
-/// The managers and their packages.
+/// The managers, and the Go packages that they are built from.
 const MANAGERS: [(&str, &str); 2] = [
     ("capi-core", "sigs.k8s.io/cluster-api/core"),
     ("capi-kcp", "sigs.k8s.io/cluster-api/controlplane/kubeadm"),
 ];
 
-/// The CRDs, and the kustomizations of the module that they come from. Only a kustomization adds the labels by which the core
-/// manager finds the version of a contract. The KubeadmControlPlane manager does not start without the CRDs of the bootstrap provider.
+/// The CRDs, and the kustomizations in the module that they come from. The kustomizations are needed because they add
+/// labels by which the core manager finds the version of a contract. The KubeadmControlPlane manager does not start
+/// without the CRDs of the bootstrap provider.
 const CRDS: [(&str, &str); 3] = [
     ("core.yaml", "core/config/default"),
     ("bootstrap.yaml", "bootstrap/kubeadm/config/default"),
     ("control-plane.yaml", "controlplane/kubeadm/config/default"),
 ];
 
-/// Whether Cluster API's managers can be run here.
+/// Whether Cluster API's managers can run on this machine.
 pub(crate) enum Capi {
-    /// The folder of the managers and their CRDs.
+    /// The folder with the managers and their CRDs.
     Ready(PathBuf),
-    /// Why there are none.
+    /// Why they are missing.
     Missing(String),
 }
 
-/// Returns the folder with the managers and the CRDs, filling the cache first if it has to. `assets` has the other binaries.
+/// Returns the folder with the managers and the CRDs. Fills the cache first if necessary. `assets` is the folder with
+/// the other binaries.
 pub(super) fn ensure_capi(assets: &Path) -> Result<Capi> {
-    // The collector of garbage deletes the Secrets of deleted clusters.
+    // The garbage collector deletes the Secrets of deleted clusters.
     if let [lacking, ..] = missing(assets, &["kube-controller-manager", "kubectl"])[..] {
         return Ok(Capi::Missing(format!(
             "{lacking} is not in {}: `cargo xtask assets` builds it where Go is installed",
@@ -88,7 +90,7 @@ fn linker_flags() -> String {
     format!("-s -w -X sigs.k8s.io/cluster-api/version.gitVersion=v{VERSION}")
 }
 
-/// The folder of Cluster API's module in Go's cache.
+/// The folder of Cluster API's module in the cache of Go.
 fn sources() -> Result<PathBuf> {
     let output = Command::new("go")
         .current_dir(workspace::root().join(MODULE))
@@ -125,13 +127,13 @@ fn write_crds(kubectl: &Path, folder: &Path, file: &Path) -> Result<()> {
     }
     let text = only_crds(&String::from_utf8(output.stdout).context("kustomize writes UTF-8")?);
     ensure!(!text.is_empty(), "{} has no CRD", folder.display());
-    // Only a complete file gets the name.
+    // Only a complete file gets this name.
     let partial = file.with_extension("partial");
     std::fs::write(&partial, text).with_context(|| format!("writing {}", partial.display()))?;
     std::fs::rename(&partial, file).with_context(|| format!("writing {}", file.display()))
 }
 
-/// Of a stream of YAML documents, those that are CRDs.
+/// The CRDs in a stream of YAML documents.
 fn only_crds(stream: &str) -> String {
     let is_crd = |document: &&str| {
         document
@@ -146,7 +148,7 @@ fn only_crds(stream: &str) -> String {
         .join("\n---\n")
 }
 
-/// The cache folder. It changes with anything that changes its content.
+/// The name of the cache folder. It changes with everything that affects the contents.
 fn folder_name() -> String {
     let mut hash = Sha256::new();
     for part in [

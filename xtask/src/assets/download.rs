@@ -1,4 +1,4 @@
-//! The fast way: the archive that envtest publishes.
+//! Downloads the archive that envtest publishes. This is faster than a build.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,9 +9,9 @@ use super::recipe;
 
 /// Why there is no download.
 pub(super) enum Failed {
-    /// No published archive for this platform, or no way to reach it. Building is the answer.
+    /// There is no published archive for this platform, or it can't be reached. Then the binaries are built.
     Unreachable(String),
-    /// Something arrived that must not be run.
+    /// The downloaded file must not be executed.
     Untrusted(String),
 }
 
@@ -28,7 +28,7 @@ pub(super) fn fetch(dir: &Path) -> Result<(), Failed> {
     );
     let scratch = dir.join(".download");
     let result = fetch_into(&url, sum, &scratch, dir);
-    // Best effort: what stays is overwritten by the next attempt.
+    // Best effort, because the next attempt overwrites what is left.
     let _ = std::fs::remove_dir_all(&scratch);
     result
 }
@@ -38,7 +38,7 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
     std::fs::create_dir_all(scratch).map_err(unreachable)?;
     let archive = scratch.join("envtest.tar.gz");
     eprintln!("assets: downloading {url}");
-    // A host that does not answer must cost seconds, a slow but moving download may take its time.
+    // If a host does not answer, that must cost only seconds. A slow download that progresses may take long.
     let curl = Command::new("curl")
         .args([
             "--fail",
@@ -63,7 +63,10 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
         .map_err(|error| Failed::Unreachable(not_run("curl", &error)))?;
     if !curl.status.success() {
         let stderr = String::from_utf8_lossy(&curl.stderr);
-        let line = stderr.lines().next().unwrap_or("curl failed without a word");
+        let line = stderr
+            .lines()
+            .next()
+            .unwrap_or("curl has failed without a message");
         return Err(Failed::Unreachable(line.trim_start_matches("curl: ").to_owned()));
     }
 
@@ -97,7 +100,7 @@ fn fetch_into(url: &str, sum: &str, scratch: &Path, dir: &Path) -> Result<(), Fa
     Ok(())
 }
 
-/// Why a program did not run, in words that say what to install.
+/// Why a program did not run, with what to install.
 fn not_run(program: &str, error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::NotFound {
         format!("{program} is not installed")

@@ -1,18 +1,18 @@
-//! What is built, at which version, with which flags: everything that decides the bytes.
+//! What is built, in which version and with which flags: everything that affects the binaries.
 
 use sha2::{Digest, Sha256};
 
-/// The Kubernetes release the build makes. Keep equal to `xtask/assets/go/go.mod`.
+/// The Kubernetes release that is built. Must be equal to the version in `xtask/assets/go/go.mod`.
 pub(crate) const KUBERNETES: &str = "1.36.1";
-/// The oldest Go that builds it.
+/// The oldest version of Go that can build it.
 pub(crate) const GO_VERSION: &str = "1.26";
 
-/// Without these there is no API server to test against.
+/// The binaries without which no API server can be started.
 pub(super) const REQUIRED: &[&str] = &["etcd", "kube-apiserver"];
-/// Everything the tests can use.
+/// All binaries that tests can use.
 pub(super) const ALL: &[&str] = &["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
 
-/// The envtest archive: the patch release published nearest to [`KUBERNETES`] (there is no 1.36.1).
+/// The envtest archive: the published patch release that is closest to [`KUBERNETES`] (there is no 1.36.1).
 pub(super) const ENVTEST: &str = "1.36.2";
 /// Where envtest publishes its archives.
 pub(super) const ENVTEST_URL: &str = "https://github.com/kubernetes-sigs/controller-tools/releases/download";
@@ -44,8 +44,8 @@ pub(super) fn package(command: &str) -> String {
     }
 }
 
-/// Linker flags. Without the version the API server answers `v0.0.0-master` at `/version`, and
-/// everything that compares versions (kubectl's skew check, feature detection) misbehaves.
+/// The linker flags. Without the version, the API server reports `v0.0.0-master` at `/version`, and everything that
+/// compares versions (kubectl's skew check, feature detection) misbehaves.
 pub(crate) fn linker_flags() -> String {
     let mut parts = KUBERNETES.split('.');
     let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -59,7 +59,7 @@ pub(crate) fn linker_flags() -> String {
     flags
 }
 
-/// The name Go and envtest give this platform.
+/// The name that Go and envtest use for this platform.
 pub(super) fn platform() -> String {
     let os = match std::env::consts::OS {
         "macos" => "darwin",
@@ -73,8 +73,8 @@ pub(super) fn platform() -> String {
     format!("{os}-{arch}")
 }
 
-/// The cache folder. It changes with anything that changes the binaries, so that a stale cache is
-/// impossible and two checkouts with different recipes do not fight.
+/// The name of the cache folder. It changes with everything that affects the binaries. So a cache is never stale, and
+/// two checkouts with different recipes do not conflict.
 pub(super) fn folder_name() -> String {
     let mut hash = Sha256::new();
     for part in [

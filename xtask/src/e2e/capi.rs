@@ -1,5 +1,5 @@
-//! The suite on the controllers of Cluster API: a test target named `capi`. It needs no container engine and no kind clusters, because
-//! the controllers run as plain processes beside real API servers.
+//! The suite on the controllers of Cluster API: a test target named `capi`. It needs no container engine and no kind
+//! clusters, because the controllers run as plain processes with real API servers.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ pub(super) const NAME: &str = "cluster-api";
 const PACKAGE: &str = "mcr-provider-cluster-api";
 const TARGET: &str = "capi";
 
-/// A first build on two cores takes minutes.
+/// The first build takes minutes on two cores.
 const BUILD: Rules = Rules::within(Duration::from_secs(3600));
 /// The whole suite takes a minute and a half on two cores.
 const SUITE: Rules = Rules::within(Duration::from_secs(1800));
-/// The tests wait more than they work, and they share the management cluster, so all run at once.
+/// All tests run at once, because they mostly wait and share the management cluster.
 const AT_ONCE: &str = "32";
 
 /// Adds the stages.
@@ -56,7 +56,7 @@ pub(super) fn add(stages: &mut Stages, report: &mut Report) {
     });
 }
 
-/// Builds the suite with the features that dependencies have in all other builds of the workspace.
+/// Builds the suite. Dependencies have the same features as in all other builds of the workspace.
 fn build() -> Result<TestProgram> {
     let mut command = workspace::cargo();
     command.args([
@@ -87,9 +87,9 @@ fn run(command: &mut Command, report: &mut Report) -> Result<Done> {
     command.args(["--test-threads", AT_ONCE]);
     let started = Instant::now();
     let (mut failed, mut count) = (Vec::new(), 0);
-    // libtest prints a line for each case as it ends, and at the end what the failed ones have printed.
+    // libtest prints a line when a case ends. At the end it prints the output of the failed cases.
     let ended = process::listen_to_stdout(command, SUITE, |line| {
-        let Some((name, passed)) = case::ended(line) else {
+        let Some((name, passed)) = case::parse_result_line(line) else {
             return;
         };
         count += 1;
@@ -122,11 +122,11 @@ fn run(command: &mut Command, report: &mut Report) -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// A case that ended so long after the start of the suite.
+/// A case that has ended this long after the start of the suite.
 fn case(name: String, outcome: Outcome, took: Duration, output: &str) -> Case {
     Case {
         suite: NAME.to_owned(),
-        output: case::section(output, &name),
+        output: case::failed_output(output, &name),
         name,
         outcome,
         took,

@@ -1,19 +1,19 @@
-//! One case: what became of it.
+//! The result of one case.
 
 use std::time::Duration;
 
 use crate::process::Ended;
 
-/// Begins a line of a test that could not run.
+/// The beginning of a line that a skipped test prints.
 const SKIPPED: &str = "SKIPPED ";
-/// Begins a line of one that left something out.
+/// The beginning of a line that a partly skipped test prints.
 const IN_PART: &str = "SKIPPED in part";
 
 /// How a case ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
     Passed,
-    /// For this reason.
+    /// It was skipped, for this reason.
     Skipped(String),
     Failed(String),
 }
@@ -25,14 +25,14 @@ pub(super) struct Case {
     pub(super) name: String,
     pub(super) outcome: Outcome,
     pub(super) took: Duration,
-    /// What it printed.
+    /// The output of the case.
     pub(super) output: String,
-    /// What it left out, and why.
+    /// The parts that were skipped, and why.
     pub(super) left_out: Vec<String>,
 }
 
 impl Case {
-    /// Judges a process that ran one test.
+    /// Derives the result from a process that has run one test.
     pub(super) fn of(suite: &str, name: &str, ended: &Ended) -> Self {
         let skipped = skipped(&ended.output, name);
         let outcome = match skipped.whole {
@@ -51,20 +51,20 @@ impl Case {
     }
 }
 
-/// The names in what libtest prints for `--list --format terse`.
+/// The names of the cases in the output of `--list --format terse`.
 pub(super) fn names(listed: &str) -> Vec<String> {
     let name = |line: &str| line.strip_suffix(": test").map(str::to_owned);
     listed.lines().filter_map(name).collect()
 }
 
-/// The case that ended, and whether it passed, in a line that libtest prints when it runs several at once.
-pub(super) fn ended(line: &str) -> Option<(String, bool)> {
+/// Parses a line that libtest prints when it runs several cases: the case that has ended, and whether it has passed.
+pub(super) fn parse_result_line(line: &str) -> Option<(String, bool)> {
     let (name, result) = line.strip_prefix("test ")?.split_once(" ... ")?;
     matches!(result, "ok" | "FAILED").then(|| (name.to_owned(), result == "ok"))
 }
 
-/// The part of libtest's output that a failed case printed.
-pub(super) fn section(output: &str, name: &str) -> String {
+/// The section of libtest's output with the output of a failed case.
+pub(super) fn failed_output(output: &str, name: &str) -> String {
     let begin = format!("---- {name} stdout ----");
     let lines = output.lines().skip_while(|line| *line != begin).skip(1);
     let lines = lines.take_while(|line| {
@@ -75,25 +75,25 @@ pub(super) fn section(output: &str, name: &str) -> String {
 
 #[derive(Debug, Default, PartialEq)]
 struct Skipped {
-    /// Why nothing ran.
+    /// Why the whole case was skipped.
     whole: Option<String>,
-    /// What did not run beside what did.
+    /// The parts that were skipped.
     in_part: Vec<String>,
 }
 
-/// What a test said that it did not do.
+/// What a test has reported as skipped.
 fn skipped(output: &str, name: &str) -> Skipped {
     let begin = format!("test {name} ... ");
     let mut skipped = Skipped::default();
     for line in output.lines() {
-        // libtest does not end its line before the test has.
+        // libtest completes its line only after the test has ended.
         let line = line.strip_prefix(&begin).unwrap_or(line);
         if let Some(why) = line.strip_prefix(IN_PART) {
             skipped
                 .in_part
                 .push(why.trim_start_matches([':', ' ']).to_owned());
         } else if let Some(why) = line.strip_prefix(SKIPPED) {
-            // The case's own name is known; of another thing it is said what it is.
+            // The name of the case is redundant. Any other name is kept in the text.
             let why = match why.split_once(": ") {
                 Some((what, why)) if name == what || name.ends_with(&format!("::{what}")) => why,
                 _ => why,
@@ -135,11 +135,11 @@ mod tests {
     fn cases_of_one_process_are_read_with_what_the_failed_ones_printed() {
         let output = "running 2 tests\ntest a ... ok\ntest m::b ... FAILED\n\nfailures:\n\n---- m::b stdout ----\n\nwhy\n\n\
                       ---- m::c stdout ----\nother\n\nfailures:\n    m::b\n\ntest result: FAILED. 1 passed";
-        let ended: Vec<_> = output.lines().filter_map(ended).collect();
+        let ended: Vec<_> = output.lines().filter_map(parse_result_line).collect();
         assert_eq!(ended, [("a".to_owned(), true), ("m::b".to_owned(), false)]);
-        assert_eq!(section(output, "m::b"), "why");
-        assert_eq!(section(output, "m::c"), "other");
-        assert_eq!(section(output, "a"), "");
+        assert_eq!(failed_output(output, "m::b"), "why");
+        assert_eq!(failed_output(output, "m::c"), "other");
+        assert_eq!(failed_output(output, "a"), "");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The three clusters: made at once, written down, and removed whatever happens.
+//! Creates the three kind clusters, notes them in a file, and removes them in any case.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -14,37 +14,37 @@ use crate::engine::Engine;
 use crate::interrupt;
 use crate::process::{self, Rules};
 
-/// kind takes a quarter of a minute on two cores, and minutes where Pods have to run first.
+/// kind needs a quarter of a minute on two cores, or minutes if Pods must run.
 const CREATE: Rules = Rules::within(Duration::from_secs(240));
 const CREATE_WITH_PODS: Rules = Rules::within(Duration::from_secs(420));
 const READY: Duration = Duration::from_secs(180);
-/// A controller manager that has just been started waits for its API server first.
+/// A controller manager that was just started waits for its API server first.
 const CONTROLLERS: Duration = Duration::from_secs(60);
 const QUESTION: Rules = Rules::within(Duration::from_secs(30));
 const CLEAN_UP: Rules = Rules::in_any_case(Duration::from_secs(180));
 
-/// The clusters of a run. Dropped, they are removed, unless they are to be kept.
+/// The clusters of a run. When this is dropped, they are removed, unless they are to be kept.
 pub(super) struct Clusters<'a> {
     engine: &'a Engine,
     nodes: &'a Nodes,
     assets: &'a Path,
-    /// Kubeconfigs and the note.
+    /// The folder for the kubeconfigs and the note.
     folder: PathBuf,
     note: Note,
-    /// Whether nothing is left to be removed.
+    /// Whether there is nothing left to remove.
     done: bool,
     _lock: File,
 }
 
 impl<'a> Clusters<'a> {
-    /// Makes them, or takes those that an earlier run kept; `folder` is theirs.
+    /// Creates the clusters, or reuses those that an earlier run has kept. Their files are in `folder`.
     pub(super) fn make(
         folder: &Path,
         engine: &'a Engine,
         nodes: &'a Nodes,
         assets: &'a Path,
     ) -> Result<Self> {
-        private(folder)?;
+        make_private_folder(folder)?;
         let lock = lock(folder)?;
         let noted = Note::read(folder)?;
         let mut clusters = Self {
@@ -53,11 +53,15 @@ impl<'a> Clusters<'a> {
             assets,
             folder: folder.to_path_buf(),
             note: noted.clone().unwrap_or_else(|| note(nodes)),
-            // Until it is known whose they are.
+            // Nothing may be removed until it is known who owns the clusters.
             done: true,
             _lock: lock,
         };
-        let (reuse, remove) = match Plan::of(noted.as_ref(), &clusters.present(QUESTION)?, nodes.name()) {
+        let (reuse, remove) = match Plan::of(
+            noted.as_ref(),
+            &clusters.existing_clusters(QUESTION)?,
+            nodes.name(),
+        ) {
             Plan::Make { remove } => (false, remove),
             Plan::Reuse { remove } => (true, remove),
             Plan::Refuse(names) => bail!(
@@ -68,7 +72,7 @@ impl<'a> Clusters<'a> {
         };
         clusters.done = false;
         clusters.delete(&remove)?;
-        if reuse && clusters.works() {
+        if reuse && clusters.all_work() {
             eprintln!("e2e: the clusters that an earlier run kept are used again");
             clusters.note.prefix = prefix();
             clusters.note.kept = false;
@@ -76,7 +80,7 @@ impl<'a> Clusters<'a> {
             return Ok(clusters);
         }
         if reuse {
-            eprintln!("e2e: the clusters that an earlier run kept don't work, and are made anew");
+            eprintln!("e2e: the clusters that an earlier run kept don't work, and are created again");
             clusters.delete(&CLUSTERS.map(str::to_owned))?;
         }
         clusters.note = note(nodes);
@@ -85,7 +89,7 @@ impl<'a> Clusters<'a> {
         Ok(clusters)
     }
 
-    /// Tells a command where everything is.
+    /// Passes the environment of the clusters to a command.
     pub(super) fn describe(&self, command: &mut Command) {
         command
             .envs(self.engine.env())
@@ -103,7 +107,7 @@ impl<'a> Clusters<'a> {
         }
     }
 
-    /// Waits until each answers and has made what every namespace has.
+    /// Waits until each cluster answers, and has created what every namespace contains.
     pub(super) fn wait_until_ready(&self) -> Result<()> {
         let started = Instant::now();
         for cluster in CLUSTERS {
@@ -119,7 +123,7 @@ impl<'a> Clusters<'a> {
         Ok(())
     }
 
-    /// Leaves them, and says what can be done with them.
+    /// Keeps the clusters, and prints how to use and remove them.
     pub(super) fn keep(&mut self) -> Result<()> {
         self.delete_those_of_suites()?;
         self.wait_until_ready()?;
@@ -143,12 +147,12 @@ impl<'a> Clusters<'a> {
         Ok(())
     }
 
-    /// Removes them, and what suites made and left.
+    /// Removes the clusters, and clusters that suites have left.
     pub(super) fn remove(&mut self) -> Result<()> {
-        self.engine.revive()?;
-        let ours = self.note.ours(&self.present(CLEAN_UP)?);
+        self.engine.restart_if_stopped()?;
+        let ours = self.note.ours(&self.existing_clusters(CLEAN_UP)?);
         self.delete(&ours)?;
-        let left = self.note.ours(&self.present(CLEAN_UP)?);
+        let left = self.note.ours(&self.existing_clusters(CLEAN_UP)?);
         if !left.is_empty() {
             bail!("{} still there", left.join(", "));
         }
@@ -163,7 +167,7 @@ impl<'a> Clusters<'a> {
     fn create(&mut self) -> Result<()> {
         let started = Instant::now();
         eprintln!("e2e: making {}", CLUSTERS.join(", "));
-        // At once: most of the time kind waits for an API server.
+        // In parallel, because kind mostly waits for API servers.
         let failed: Vec<(&str, anyhow::Error)> = thread::scope(|scope| {
             let threads = CLUSTERS.map(|cluster| (cluster, scope.spawn(|| self.create_one(cluster))));
             let ended = threads.map(|(cluster, thread)| (cluster, thread.join()));
@@ -173,18 +177,19 @@ impl<'a> Clusters<'a> {
                 .filter_map(|(cluster, made)| Some((cluster, made.err()?)))
                 .collect()
         });
-        // A container engine fails now and then, and the suites are about other things than engines: one more try.
+        // A container engine fails sometimes, and the suites do not test engines. So each cluster gets a second
+        // attempt.
         for (cluster, why) in failed {
             interrupt::check()?;
             eprintln!(
-                "e2e: {cluster} could not be made and is made once more: {why:#}\n{}",
+                "e2e: creating {cluster} has failed and is tried again: {why:#}\n{}",
                 self.evidence(cluster)
             );
             self.delete(&[cluster.to_owned()])?;
             self.create_one(cluster)
                 .with_context(|| format!("the second attempt failed too; {}", self.evidence(cluster)))?;
         }
-        for made in self.present(QUESTION)? {
+        for made in self.existing_clusters(QUESTION)? {
             if CLUSTERS.contains(&made.name.as_str()) {
                 self.note.nodes.insert(made.name, made.node);
             }
@@ -198,7 +203,7 @@ impl<'a> Clusters<'a> {
 
     fn create_one(&self, cluster: &str) -> Result<()> {
         let kubeconfig = self.kubeconfig(cluster);
-        // kind adds to what is there.
+        // kind adds to an existing file.
         let _ = fs::remove_file(&kubeconfig);
         let mut create = self.kind();
         create
@@ -211,12 +216,12 @@ impl<'a> Clusters<'a> {
             create.args(["--wait", "3m"]);
         }
         let rules = if self.nodes.pods { CREATE_WITH_PODS } else { CREATE };
-        process::must(&mut create, rules)
+        process::run_checked(&mut create, rules)
             .map(drop)
             .with_context(|| format!("making {cluster}"))
     }
 
-    /// The processes and the last log lines of a node that kind has left half-made, for the report of the failure.
+    /// The processes and the last log lines of a half-created node, for the report of the failure.
     fn evidence(&self, cluster: &str) -> String {
         let node = format!("{cluster}-control-plane");
         let mut look = self.engine.command();
@@ -227,25 +232,25 @@ impl<'a> Clusters<'a> {
         }
     }
 
-    /// One kubeconfig with a context for each member of the fleet.
+    /// Writes one kubeconfig with a context for each member of the fleet.
     fn merge(&self) -> Result<()> {
         let members = ["fleet-alpha", "fleet-beta"].map(|cluster| self.kubeconfig(cluster));
         let mut view = self.kubectl();
         view.args(["config", "view", "--flatten"])
             .env("KUBECONFIG", std::env::join_paths(members)?);
-        let merged = process::must(&mut view, QUESTION)?;
+        let merged = process::run_checked(&mut view, QUESTION)?;
         private_file(&self.kubeconfig("all"), &merged)
     }
 
-    /// Whether all of them do, now.
-    fn works(&self) -> bool {
+    /// Whether all clusters work now.
+    fn all_work(&self) -> bool {
         let files = CLUSTERS.iter().chain(&["all"]);
         let works = |cluster: &&str| self.ready(cluster).and_then(|()| self.controllers_work(cluster));
         files.into_iter().all(|file| self.kubeconfig(file).is_file())
             && CLUSTERS.iter().all(|cluster| works(cluster).is_ok())
     }
 
-    /// Sees that the cluster does something by itself: an API server may answer where all else is gone.
+    /// Checks that the controllers of the cluster work, because an API server may answer although nothing else runs.
     fn controllers_work(&self, cluster: &str) -> Result<()> {
         let namespace = format!("e2e-probe-{}", std::process::id());
         let ask = |args: &[&str]| {
@@ -254,7 +259,7 @@ impl<'a> Clusters<'a> {
                 .arg("--kubeconfig")
                 .arg(self.kubeconfig(cluster))
                 .arg("--request-timeout=10s");
-            process::must(kubectl.args(args), QUESTION)
+            process::run_checked(kubectl.args(args), QUESTION)
         };
         ask(&["create", "namespace", &namespace])?;
         let started = Instant::now();
@@ -280,13 +285,13 @@ impl<'a> Clusters<'a> {
             ask.arg("--kubeconfig")
                 .arg(&kubeconfig)
                 .arg("--request-timeout=10s");
-            process::must(ask.args(question), QUESTION)?;
+            process::run_checked(ask.args(question), QUESTION)?;
         }
         Ok(())
     }
 
     fn delete_those_of_suites(&self) -> Result<()> {
-        let mut ours = self.note.ours(&self.present(CLEAN_UP)?);
+        let mut ours = self.note.ours(&self.existing_clusters(CLEAN_UP)?);
         ours.retain(|name| !CLUSTERS.contains(&name.as_str()));
         self.delete(&ours)
     }
@@ -298,14 +303,14 @@ impl<'a> Clusters<'a> {
         eprintln!("e2e: removing {}", names.join(", "));
         let mut delete = self.kind();
         delete.args(["delete", "clusters"]).args(names);
-        // kind wants to take the clusters out of a kubeconfig, and the user's is none of our business.
+        // kind removes the clusters from a kubeconfig. That must not be the user's file.
         delete.env("KUBECONFIG", self.folder.join("none.kubeconfig"));
-        process::must(&mut delete, CLEAN_UP).map(drop)
+        process::run_checked(&mut delete, CLEAN_UP).map(drop)
     }
 
-    /// The clusters in the engine, half-made and stopped ones too.
-    fn present(&self, rules: Rules) -> Result<Vec<Present>> {
-        let listed = process::must(self.kind().args(["get", "clusters", "--quiet"]), rules)?;
+    /// The clusters in the engine, including half-created and stopped ones.
+    fn existing_clusters(&self, rules: Rules) -> Result<Vec<Present>> {
+        let listed = process::run_checked(self.kind().args(["get", "clusters", "--quiet"]), rules)?;
         let mut present = Vec::new();
         for name in listed.lines().filter(|name| !name.trim().is_empty()) {
             let mut list = self.engine.command();
@@ -313,7 +318,7 @@ impl<'a> Clusters<'a> {
                 .arg(format!("label=io.x-k8s.kind.cluster={name}"));
             present.push(Present {
                 name: name.to_owned(),
-                node: process::must(&mut list, rules)?
+                node: process::run_checked(&mut list, rules)?
                     .split_whitespace()
                     .collect::<Vec<_>>()
                     .join(","),
@@ -322,7 +327,7 @@ impl<'a> Clusters<'a> {
         Ok(present)
     }
 
-    /// Some of what suites find in their environment, for a shell.
+    /// The environment variables that a shell needs to run a suite.
     fn variables(&self) -> Vec<(&'static str, String)> {
         let mut variables = vec![
             ("MCR_E2E", self.folder.display().to_string()),
@@ -376,12 +381,12 @@ fn note(nodes: &Nodes) -> Note {
     }
 }
 
-/// For the clusters that suites make themselves: nobody else's begin with this.
+/// The name prefix of clusters that suites create themselves. Nobody else uses it.
 fn prefix() -> String {
     format!("mcr-e2e-{}-", std::process::id())
 }
 
-/// One run at a time for each engine.
+/// Allows only one run at a time for each engine.
 fn lock(folder: &Path) -> Result<File> {
     let file = File::create(folder.join(".lock"))?;
     let mut reported = false;
@@ -399,9 +404,9 @@ fn lock(folder: &Path) -> Result<File> {
     }
 }
 
-/// A folder that nobody else looks into: kubeconfigs of administrators are in it.
+/// Makes a folder that only this user can read, because it contains kubeconfigs of administrators.
 #[cfg(unix)]
-fn private(folder: &Path) -> Result<()> {
+fn make_private_folder(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
@@ -409,7 +414,7 @@ fn private(folder: &Path) -> Result<()> {
 }
 
 #[cfg(not(unix))]
-fn private(folder: &Path) -> Result<()> {
+fn make_private_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))
 }
 

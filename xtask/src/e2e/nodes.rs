@@ -1,4 +1,4 @@
-//! What the nodes are made from.
+//! Chooses the image that nodes are made from.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,17 +10,17 @@ use crate::engine::Engine;
 use crate::node_image;
 use crate::process::{self, Rules};
 
-/// A node image is one gigabyte.
+/// A node image has about one gigabyte.
 const PULL: Rules = Rules::within(Duration::from_secs(600));
 
-/// What was asked for.
+/// The image that the user has chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Wanted {
-    /// kind's own image where it can be had.
+    /// kind's own image if it is available, otherwise `Own`.
     Auto,
-    /// The one that `cargo xtask node-image` makes.
+    /// The image that `cargo xtask node-image` makes.
     Own,
-    /// This one.
+    /// The image with this name.
     Named(String),
 }
 
@@ -37,31 +37,31 @@ impl FromStr for Wanted {
     }
 }
 
-/// kind, and the image it is to take.
+/// The kind program, and the node image that it uses.
 #[derive(Debug)]
 pub(super) struct Nodes {
     pub(super) kind: PathBuf,
-    /// None: kind's own.
+    /// `None`: kind's default image.
     pub(super) image: Option<String>,
-    /// Whether Pods run there: not on a control plane alone.
+    /// Whether Pods run on the nodes. They don't if the image only contains a control plane.
     pub(super) pods: bool,
 }
 
 impl Nodes {
-    /// Finds or makes them, and says which they are.
+    /// Finds or makes kind and the image, and prints which they are.
     pub(super) fn choose(wanted: &Wanted, engine: &Engine) -> Result<Self> {
         let kind = node_image::kind()?;
         let image = match wanted {
             Wanted::Named(name) => Some(name.clone()),
             Wanted::Own => Some(node_image::image(engine, false)?),
-            Wanted::Auto => match kinds_own(engine)? {
+            Wanted::Auto => match pull_default(engine)? {
                 None => None,
                 Some(why) if cfg!(target_os = "linux") => {
-                    eprintln!("e2e: kind's own node image can't be had ({why}): one is made here");
+                    eprintln!("e2e: kind's own node image is not available ({why}): an image is made here");
                     Some(node_image::image(engine, false)?)
                 }
                 Some(why) => bail!(
-                    "kind's own node image can't be had ({why}), and one can be made on Linux only: load {} into the engine, \
+                    "kind's own node image is not available ({why}), and an image can be made on Linux only: load {} into the engine, \
                      or name another with --node-image",
                     node_image::DEFAULT
                 ),
@@ -80,14 +80,14 @@ impl Nodes {
         Ok(Self { kind, image, pods })
     }
 
-    /// A name for it, to tell clusters that were made from another.
+    /// The name of the image, to detect clusters that were made from another image.
     pub(super) fn name(&self) -> &str {
         self.image.as_deref().unwrap_or(node_image::DEFAULT)
     }
 }
 
-/// Why kind's own image is not in the engine even after it was asked for; none if it is there.
-fn kinds_own(engine: &Engine) -> Result<Option<String>> {
+/// Pulls kind's default image. Returns why it is not available, or `None` if it is.
+fn pull_default(engine: &Engine) -> Result<Option<String>> {
     if node_image::has(engine, node_image::DEFAULT)? {
         return Ok(None);
     }
@@ -103,10 +103,10 @@ fn kinds_own(engine: &Engine) -> Result<Option<String>> {
     Ok(Some(last.map_or_else(|| pulled.why(), str::to_owned)))
 }
 
-/// Images that are made here have no kubelet.
+/// Images that are made by this program contain no kubelet.
 fn runs_pods(image: Option<&str>) -> bool {
     image.is_none_or(|image| {
-        // Podman puts its own host before names that have none.
+        // Podman adds its own host to names without a host.
         let name = image.strip_prefix("localhost/").unwrap_or(image);
         !name.starts_with(node_image::NAME)
     })

@@ -1,4 +1,4 @@
-//! What is known of the clusters in an engine, written down so that a run that was killed leaves nothing behind for good.
+//! A note about the clusters in an engine. With it, a later run can remove what a killed run has left.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,19 +8,19 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// The clusters that every suite finds.
+/// The clusters that all suites use.
 pub(super) const CLUSTERS: [&str; 3] = ["fleet-alpha", "fleet-beta", "fleet-hub"];
 
-/// Written before the first cluster is made, and removed with the last.
+/// Written before the first cluster is created, and removed after the last one is deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// What they were made from.
+    /// The image that they were created from.
     pub(super) image: String,
-    /// What names of further clusters begin with: those that suites make for themselves.
+    /// The name prefix of further clusters, which suites create themselves.
     pub(super) prefix: String,
-    /// Whether they were to stay.
+    /// Whether the clusters were to be kept.
     pub(super) kept: bool,
-    /// Their nodes, by cluster. Empty until all are made.
+    /// The node of each cluster. Empty until all clusters are created.
     pub(super) nodes: BTreeMap<String, String>,
 }
 
@@ -28,12 +28,12 @@ pub(super) struct Note {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Present {
     pub(super) name: String,
-    /// The ids of its containers. A cluster that is made anew under an old name has others.
+    /// The IDs of its containers. They differ if a cluster was deleted and created again under the same name.
     pub(super) node: String,
 }
 
 impl Note {
-    /// The note in a folder, if there is one that can be read.
+    /// Reads the note in a folder, if there is one.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join("note.json");
         match fs::read(&path) {
@@ -48,16 +48,16 @@ impl Note {
         }
     }
 
-    /// Writes it down.
+    /// Writes the note.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join("note.json");
-        // Renamed into place: a run that is killed here leaves the old one or the new one.
+        // Renamed atomically, so that a killed run leaves the old note or the new one.
         let new = folder.join("note.json.new");
         fs::write(&new, serde_json::to_vec(self)?).with_context(|| format!("writing {}", new.display()))?;
         fs::rename(&new, &path).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Nothing is there any more.
+    /// Removes the note, because no clusters are left.
     pub(super) fn erase(folder: &Path) -> Result<()> {
         match fs::remove_file(folder.join("note.json")) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("removing the note"),
@@ -65,7 +65,7 @@ impl Note {
         }
     }
 
-    /// Whether a cluster is one of those that were made here. The names alone are anybody's.
+    /// Whether a cluster was created by this program. The name alone does not prove that.
     fn is_ours(&self, cluster: &Present) -> bool {
         let made_here = || match self.nodes.get(&cluster.name) {
             Some(node) => *node == cluster.node,
@@ -74,7 +74,7 @@ impl Note {
         cluster.name.starts_with(&self.prefix) || is_one_of_the_fleet(cluster) && made_here()
     }
 
-    /// Of the clusters in the engine, those that are ours.
+    /// The clusters in the engine that were created by this program.
     pub(super) fn ours(&self, present: &[Present]) -> Vec<String> {
         let ours = present.iter().filter(|cluster| self.is_ours(cluster));
         ours.map(|cluster| cluster.name.clone()).collect()
@@ -85,19 +85,19 @@ fn is_one_of_the_fleet(cluster: &Present) -> bool {
     CLUSTERS.contains(&cluster.name.as_str())
 }
 
-/// What to do first, given what is there.
+/// What to do first, depending on the existing clusters.
 #[derive(Debug, PartialEq)]
 pub(super) enum Plan {
-    /// Make clusters, after these have been removed: an earlier run was killed, or kept others.
+    /// Create clusters. First remove these: an earlier run was killed, or has kept clusters from another image.
     Make { remove: Vec<String> },
-    /// Take those that an earlier run kept, after its suites' own ones have been removed.
+    /// Reuse the clusters that an earlier run has kept. First remove these, which its suites have created.
     Reuse { remove: Vec<String> },
-    /// Somebody else has clusters of these names.
+    /// Stop, because somebody else has clusters with these names.
     Refuse(Vec<String>),
 }
 
 impl Plan {
-    /// Decides by what was noted, what is there and what is wanted.
+    /// Decides from the note, the existing clusters and the wanted image.
     pub(super) fn of(note: Option<&Note>, present: &[Present], image: &str) -> Self {
         let strangers: Vec<_> = present
             .iter()

@@ -1,4 +1,4 @@
-//! What became of the cases: a line for each as it ends, a table, and files for other programs.
+//! The results of the cases: a line when a case ends, a table, and files for other programs.
 
 mod junit;
 
@@ -34,7 +34,7 @@ impl Report {
         }
     }
 
-    /// Takes a case and tells of it at once; of one that failed, all that it printed.
+    /// Adds a case and reports it at once. For a failed case, prints all its output.
     pub(super) fn add(&mut self, case: Case) {
         for left_out in &case.left_out {
             eprintln!("e2e: SKIPPED in part: {left_out}");
@@ -69,13 +69,13 @@ impl Report {
         }
     }
 
-    /// Writes the file.
+    /// Writes the JUnit file.
     pub(super) fn junit(&self, file: &Path) -> Result<()> {
         std::fs::write(file, junit::xml(&self.cases)).with_context(|| format!("writing {}", file.display()))
     }
 }
 
-/// Who reads may have gone; that is no reason to leave clusters behind.
+/// Ignores errors: if nobody reads the output any more, the clusters must still be removed.
 fn print(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
@@ -89,7 +89,7 @@ fn result(outcome: &Outcome) -> (&'static str, Option<&str>) {
 }
 
 fn line(case: &Case) -> String {
-    /// Its order is the lines'.
+    /// The fields are written in the order of these lines.
     #[derive(Serialize)]
     struct Line<'a> {
         suite: &'a str,
@@ -107,7 +107,7 @@ fn line(case: &Case) -> String {
         seconds: (case.took.as_secs_f64() * 1000.0).round() / 1000.0,
         reason,
     };
-    // Strings and a finite number can always be written.
+    // Strings and finite numbers can always be serialised.
     serde_json::to_string(&line).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Which suites there are, by convention: a test target named `e2e`.
+//! Finds the suites. By convention, a suite is a test target named `e2e`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,29 +12,29 @@ use super::case::{self, Case};
 use crate::process::{self, Rules};
 use crate::workspace::{self, TestProgram};
 
-/// A first build on two cores takes minutes.
+/// The first build takes minutes on two cores.
 const BUILD: Rules = Rules::within(Duration::from_secs(3600));
 const LIST: Rules = Rules::within(Duration::from_secs(60));
 
-/// The examples' suite runs the programs as a user would.
+/// The suite of the examples runs the programs as a user would.
 const EXAMPLES: &str = "examples";
 
-/// One that may take the engine down and up; everything else has been by then.
+/// This suite may restart the engine, so it runs after all others.
 const LAST: &str = "kind";
 
 /// The tests of one package over real clusters.
 #[derive(Debug, Clone)]
 pub(super) struct Suite {
-    /// The provider's name, or the package's.
+    /// The name of the provider, or of the package.
     pub(super) name: String,
     package: String,
     folder: PathBuf,
-    /// Where it was built.
+    /// The path of the test program.
     program: PathBuf,
 }
 
 impl Suite {
-    /// All of the workspace, or those that are named.
+    /// All suites of the workspace, or the named ones.
     pub(super) fn chosen(names: &[String]) -> Result<Vec<Self>> {
         let output = workspace::cargo()
             .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -48,12 +48,12 @@ impl Suite {
         choose(all(&serde_json::from_slice(&output.stdout)?), names)
     }
 
-    /// The names of its cases.
+    /// The names of the cases.
     pub(super) fn cases(&self, describe: impl Fn(&mut Command)) -> Result<Vec<String>> {
         let list = |more: &[&str]| {
             let mut command = self.command();
             describe(&mut command);
-            let listed = process::must(command.args(["--list", "--format", "terse"]).args(more), LIST);
+            let listed = process::run_checked(command.args(["--list", "--format", "terse"]).args(more), LIST);
             listed.map(|listed| case::names(&listed))
         };
         let ignored = list(&["--ignored"])?;
@@ -62,7 +62,7 @@ impl Suite {
         Ok(cases)
     }
 
-    /// Runs one of them.
+    /// Runs one case.
     pub(super) fn run(&self, name: &str, rules: Rules, describe: impl Fn(&mut Command)) -> Result<Case> {
         eprintln!("e2e: {}: {name}", self.name);
         let mut command = self.command();
@@ -72,7 +72,7 @@ impl Suite {
         Ok(Case::of(&self.name, name, &ended))
     }
 
-    /// As cargo would start it.
+    /// A command that runs the program as cargo would.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -82,11 +82,11 @@ impl Suite {
     }
 }
 
-/// Builds the suites, as cargo would for `cargo test`, and notes where they are.
+/// Builds the suites as `cargo test` would, and stores the paths of the programs.
 pub(super) fn build(suites: &mut [Suite], all: bool) -> Result<()> {
     let mut packages = Vec::new();
     if all {
-        // With the features that dependencies have in all other builds.
+        // So that dependencies have the same features as in all other builds.
         packages.push("--workspace");
     } else {
         for suite in &*suites {
@@ -129,7 +129,7 @@ fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<()> {
     Ok(())
 }
 
-/// The suites in what `cargo metadata` says.
+/// The suites in the output of `cargo metadata`.
 fn all(metadata: &Value) -> Vec<Suite> {
     let mut suites = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! An engine for this run alone, by `.ci/engine`.
+//! A container engine only for this run, started by `.ci/engine`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,28 +10,30 @@ use super::{CONTROL, Engine, PLACE};
 use crate::process::{self, Rules};
 use crate::workspace;
 
-/// It may have to install Docker first.
+/// The start may include the installation of Docker.
 const START: Duration = Duration::from_secs(600);
 const STOP: Duration = Duration::from_secs(180);
 
-/// An engine that was started here; it is stopped, and all that it holds removed, when this is dropped.
+/// The engine that `.ci/engine` starts. If this process has started the engine, dropping this value stops the engine
+/// and removes everything in it.
 pub(crate) struct OwnEngine {
     engine: Engine,
-    /// Whether it runs because of us.
+    /// Whether this process has started the engine.
     ours: bool,
 }
 
 impl OwnEngine {
-    /// Starts one, or takes the one that `.ci/engine` has started before.
+    /// Starts an engine, or uses the one that `.ci/engine` has started before.
     pub(crate) fn start() -> Result<Self> {
         if !cfg!(target_os = "linux") {
             bail!("`.ci/engine` starts one on Linux only");
         }
-        let ran = process::run(script().arg("status"), Rules::within(Duration::from_secs(30)))?.is_success();
+        let was_running =
+            process::run(script().arg("status"), Rules::within(Duration::from_secs(30)))?.is_success();
         let started = process::run(script().arg("start"), Rules::within(START))?;
         if !started.is_success() {
             eprint!("{}", started.output);
-            // Its last words say what to do.
+            // The last line of the output contains the reason.
             let last = started.output.lines().rfind(|line| !line.trim().is_empty());
             bail!("{}", last.map_or_else(|| started.why(), str::to_owned));
         }
@@ -39,16 +41,16 @@ impl OwnEngine {
             .output
             .lines()
             .find_map(|line| line.strip_prefix("DOCKER_HOST="))
-            .context("`.ci/engine start` does not say where the engine is")?;
+            .context("`.ci/engine start` does not print where the engine is")?;
         eprintln!("engine: {}, by .ci/engine", place);
         let mut env = vec![(PLACE, place.into())];
-        // Tests may end and start it: it is nobody else's.
-        if !ran {
+        // Tests may stop and start this engine, because nobody else uses it.
+        if !was_running {
             env.push((CONTROL, path().into()));
         }
         Ok(Self {
             engine: Engine::new("docker", env),
-            ours: !ran,
+            ours: !was_running,
         })
     }
 
@@ -63,7 +65,7 @@ impl Drop for OwnEngine {
         if !self.ours {
             return;
         }
-        if let Err(error) = process::must(script().arg("stop"), Rules::in_any_case(STOP)) {
+        if let Err(error) = process::run_checked(script().arg("stop"), Rules::in_any_case(STOP)) {
             eprintln!("the engine is not stopped; `.ci/engine stop` does it: {error:#}");
         }
     }

@@ -1,4 +1,4 @@
-//! The rules for crates: their dependencies on each other, the manifests of those that are published, and builds alone.
+//! Rules for crates: their dependencies on each other, the manifests of published crates, and separate builds.
 
 use std::path::Path;
 
@@ -35,10 +35,10 @@ pub(super) fn published() -> Result<Vec<String>> {
         .collect())
 }
 
-/// Checks the library of each crate of `crates` in a build of its own.
+/// Checks the library of each crate in `crates` in a separate build.
 ///
-/// A build of the workspace gives each dependency the features that any member asks for. A crate that forgets to ask for a
-/// feature then compiles in the workspace, and fails for its users.
+/// In a build of the workspace, each dependency gets the features that any member requests. So a crate that forgets to
+/// request a feature compiles in the workspace, but fails for its users.
 pub(super) fn check_alone() -> Result<()> {
     let crates = workspace::root().join("crates");
     let mut failed = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn is_published(package: &Value) -> bool {
         .is_none_or(|registries| !registries.is_empty())
 }
 
-/// Checks every member of the workspace. The error lists all findings.
+/// Checks all members of the workspace. The error lists all findings.
 pub(super) fn check() -> Result<()> {
     let packages = members()?;
     let members: Vec<&str> = packages
@@ -79,7 +79,7 @@ pub(super) fn check() -> Result<()> {
     let mut wrong = Vec::new();
     for package in &packages {
         dependencies(package, &members, &mut wrong);
-        // The manifest of a crate that is never published has no readers.
+        // Nobody reads the manifest of a crate that is never published.
         if is_published(package) {
             manifest(package, &mut wrong);
             if has_kubernetes_types(package, &packages) && !docs_rs_has_a_version(package) {
@@ -115,7 +115,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "mcr-testkit" => Some(&["mcr-access", "mcr-core"]),
         "mcr-kcp-double" => Some(&["mcr-testkit"]),
         _ if name.starts_with("mcr-provider-") => Some(&["mcr-core"]),
-        // A plugin runs once for each credential. It starts without the parts of a controller.
+        // A plugin runs once for each credential, so it must start quickly, without the parts of a controller.
         _ if name.starts_with("mcr-exec-") => Some(&["mcr-access", "mcr-client"]),
         _ => None,
     }
@@ -135,7 +135,8 @@ fn dependencies(package: &Value, members: &[&str], wrong: &mut Vec<String>) {
                 wrong.push(format!("{name} must not depend on {other}: only on {allowed:?}"));
             }
             Some("build") => wrong.push(format!("{name} must not build-depend on {other}")),
-            // With versions, dependencies and dev-dependencies form a circle: neither crate could be published first.
+            // With a version, dependencies and dev-dependencies could form a circle, so neither crate could be
+            // published first.
             Some("dev") if dependency["req"] != "*" => {
                 wrong.push(format!(
                     "{name} must dev-depend on {other} by path only, without a version"
@@ -177,7 +178,7 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
             wrong.push(format!("{name} needs {field}"));
         }
     }
-    // A package has only the files of its folder.
+    // A package contains only files of its own folder.
     if !folder.join("LICENSE").is_file() {
         wrong.push(format!(
             "{name} needs the licence in its package: ln -s ../../LICENSE crates/{name}/LICENSE"
@@ -185,7 +186,7 @@ fn manifest(package: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-/// Whether the crate depends on `k8s-openapi`, directly or through others.
+/// Whether the crate depends on `k8s-openapi`, directly or indirectly.
 fn has_kubernetes_types(package: &Value, members: &[Value]) -> bool {
     let dependencies = package["dependencies"].as_array().into_iter().flatten();
     let mut normal = dependencies.filter(|dependency| dependency["kind"].is_null());
@@ -198,8 +199,8 @@ fn has_kubernetes_types(package: &Value, members: &[Value]) -> bool {
     })
 }
 
-/// Whether the manifest chooses a version of `k8s-openapi` for docs.rs. A crate that depends on `k8s-openapi` chooses with a
-/// feature. Other crates set the variable that the build script of `k8s-openapi` reads.
+/// Whether the manifest chooses a version of `k8s-openapi` for docs.rs. A crate that depends on `k8s-openapi` chooses
+/// with a feature. Other crates set the variable that the build script of `k8s-openapi` reads.
 fn docs_rs_has_a_version(package: &Value) -> bool {
     let docs_rs = &package["metadata"]["docs"]["rs"];
     let has = |list: &Value, start: &str| {

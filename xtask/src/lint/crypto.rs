@@ -1,4 +1,4 @@
-//! Cryptography is the program's choice: a crate has that in its tree which its features name, and no other.
+//! Each program chooses its cryptography: a crate may only depend on the cryptography that its features name.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::crates;
 use crate::workspace;
 
-/// The features that choose, and the crates that they stand for.
+/// The features that choose the cryptography. The crates have the same names.
 const CHOICES: [&str; 2] = ["ring", "aws-lc-rs"];
 
-/// Checks the tree of each published crate that uses TLS: with each choice, and with none.
+/// Checks the dependencies of each published crate that uses TLS: with each choice, and without one.
 pub(super) fn check() -> Result<()> {
     let mut wrong = Vec::new();
     for package in crates::members()?
@@ -41,7 +41,7 @@ pub(super) fn check() -> Result<()> {
     Ok(())
 }
 
-/// The features of a crate that choose no cryptography.
+/// The features of a crate that do not choose the cryptography.
 fn others(package: &Value) -> Vec<&str> {
     let features = package["features"].as_object().into_iter().flatten();
     features
@@ -73,14 +73,14 @@ fn compare(name: &str, choice: Option<&str>, tree: &BTreeSet<String>, wrong: &mu
     }
 }
 
-/// The names of the crates that a program has that depends on this one with these features.
+/// The names of all crates in a program that depends on this crate with these features.
 fn tree(name: &str, features: &[&str]) -> Result<BTreeSet<String>> {
     let mut command = workspace::cargo();
     command
         .args(["tree", "--locked", "--package", name, "--no-default-features"])
         .args(["--edges", "normal,build", "--target", "all", "--prefix", "none"])
         .args(["--features", &features.join(",")])
-        // The features of other members would hide what is missing here.
+        // Feature unification with other members would hide a missing feature.
         .env_remove("CARGO_RESOLVER_FEATURE_UNIFICATION");
     let output = command.output().context("running `cargo tree`")?;
     if !output.status.success() {

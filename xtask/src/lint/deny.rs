@@ -1,4 +1,4 @@
-//! cargo-deny: bans, licences and sources always; advisories only if their database can be reached.
+//! Runs cargo-deny. Bans, licences and sources are always checked, advisories only if their database can be reached.
 
 use std::process::Command;
 
@@ -15,9 +15,9 @@ const DENY: Tool = Tool {
     takes: "3 minutes",
 };
 
-/// Runs the checks that need only the lock file and the crates.
+/// Runs the checks that only need the lock file and the crates.
 pub(super) fn offline() -> Result<()> {
-    // The graphs of the crates that need a duplicate would hide the findings. `cargo tree -i` prints such a graph.
+    // The graphs of crates that need a duplicate would hide the findings. `cargo tree -i` prints such a graph.
     workspace::check(deny()?.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))
 }
 
@@ -40,13 +40,13 @@ pub(super) fn advisories() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// The line that says why cargo-deny could not fetch the database. Any other failure is a finding.
+/// The line with the reason why cargo-deny could not fetch the database. Any other failure is a finding.
 fn unreachable(text: &str) -> Option<&str> {
     let line = text.lines().find(|line| {
         line.contains("failed to fetch advisory database")
             || line.contains("failed to load advisory database")
     })?;
-    // Git's own line is the shortest.
+    // Git's own message is the shortest line.
     Some(
         text.lines()
             .find_map(|line| line.strip_prefix("fatal: "))

@@ -1,4 +1,4 @@
-//! Circles among the modules of a crate, and imports that go by way of its root.
+//! Finds circles among the modules of a crate, and imports through the root of a crate.
 
 mod code;
 mod tree;
@@ -13,7 +13,7 @@ use super::sources::Sources;
 
 /// Fails if modules import each other in a circle: siblings, or a module and its children.
 ///
-/// A module may re-export what its children define; that alone is no import.
+/// A module may re-export what its children define. That alone does not count as an import.
 pub(super) fn check(sources: &Sources) -> Result<()> {
     let mut report = Vec::new();
     for root in roots(sources) {
@@ -29,8 +29,8 @@ pub(super) fn check(sources: &Sources) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a file imports by way of `lib.rs` what a module of the crate or another crate defines. Such an import hides which module
-/// depends on which.
+/// Fails if a file imports something from `lib.rs` that a module of the crate or another crate defines. Such an import
+/// hides which module depends on which.
 pub(super) fn check_imports(sources: &Sources) -> Result<()> {
     let mut report = Vec::new();
     for root in roots(sources) {
@@ -45,13 +45,13 @@ pub(super) fn check_imports(sources: &Sources) -> Result<()> {
     Ok(())
 }
 
-/// Each `lib.rs` and `main.rs`.
+/// The paths of all `lib.rs` and `main.rs` files.
 fn roots(sources: &Sources) -> impl Iterator<Item = &Path> {
     let is_root = |path: &&PathBuf| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
     sources.keys().filter(is_root).map(PathBuf::as_path)
 }
 
-/// The folder of the crate with this `lib.rs` or `main.rs`, which has its name.
+/// The name of the folder of the crate with this `lib.rs` or `main.rs`, which is the name of the crate.
 fn name(root: &Path) -> String {
     root.iter()
         .rev()
@@ -61,7 +61,7 @@ fn name(root: &Path) -> String {
         .into_owned()
 }
 
-/// Reports the circles of the crate with this `lib.rs` or `main.rs`.
+/// Adds the circles of the crate with this `lib.rs` or `main.rs` to the report.
 fn circles_of(root: &Path, sources: &Sources, report: &mut Vec<String>) -> Result<()> {
     let tree = Tree::read(root, sources)?;
     let name = name(root);
@@ -80,7 +80,7 @@ fn circles_of(root: &Path, sources: &Sources, report: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// Sets of nodes that all reach each other (the strongly connected components with more than one node).
+/// Sets of nodes that can all reach each other: the strongly connected components with more than one node.
 fn circles<'a>(arrows: &[&'a Arrow]) -> BTreeSet<BTreeSet<&'a str>> {
     let reached_from = |start: &'a str| {
         let (mut reached, mut open) = (BTreeSet::new(), vec![start]);

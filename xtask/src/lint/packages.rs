@@ -1,4 +1,4 @@
-//! Packages: finds the faults that `cargo publish` would refuse, before a release.
+//! Checks packages for problems that `cargo publish` would refuse, before a release.
 
 use anyhow::{Context, Result, bail};
 
@@ -6,12 +6,13 @@ use super::crates;
 use crate::stage::Done;
 use crate::workspace;
 
-/// The first version of Cargo that can package unpublished crates which depend on each other.
+/// The first version of Cargo that can package unpublished crates that depend on each other.
 const CARGO: (u32, u32) = (1, 90);
 
 /// Packages all published crates with one command.
 ///
-/// The command compiles nothing, because other stages do. It uses no network: versions come from the local copy of the index.
+/// Nothing is compiled, because other stages do that. The network is not used: versions come from the local copy of
+/// the index.
 pub(super) fn check() -> Result<Done> {
     if let Some(skipped) = skipped_for_age()? {
         return Ok(skipped);
@@ -53,9 +54,9 @@ fn skipped_for_age() -> Result<Option<Done>> {
     Ok(None)
 }
 
-/// Asks the registry whether it would accept the crates, in the order of a release.
+/// Asks the registry whether it would accept the crates, in the order in which a release publishes them.
 ///
-/// The command does not build the packages, because other stages build the same sources. A release does build them.
+/// The packages are not built, because other stages build the same sources. A release builds them.
 pub(super) fn publish_dry_run() -> Result<Done> {
     if let Some(skipped) = skipped_for_age()? {
         return Ok(skipped);
@@ -81,7 +82,7 @@ pub(super) fn publish_dry_run() -> Result<Done> {
     Ok(Done::Passed)
 }
 
-/// The line that says that Cargo did not reach the registry. Any other failure is a finding.
+/// The line that shows that Cargo could not reach the registry. Any other failure is a finding.
 fn unreachable_registry(text: &str) -> Option<&str> {
     const MESSAGES: [&str; 7] = [
         "--offline was specified",
@@ -97,7 +98,7 @@ fn unreachable_registry(text: &str) -> Option<&str> {
         .map(str::trim)
 }
 
-/// The version if it is too old. An unreadable version counts as new enough.
+/// Returns the version if it is too old. A version that can't be parsed counts as new enough.
 fn too_old(text: &str) -> Option<&str> {
     let version = text.split_whitespace().nth(1)?;
     let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
@@ -105,8 +106,8 @@ fn too_old(text: &str) -> Option<&str> {
     (known < CARGO).then_some(version)
 }
 
-/// The line that says that Cargo needs the network. Any other failure is a finding. It is also a finding if Cargo looks for a
-/// crate of this workspace in the registry.
+/// The line that shows that Cargo needs the network. Any other failure is a finding, and so is a search for a crate of
+/// this workspace in the registry.
 fn unknown_registry<'a>(text: &'a str, ours: &[String]) -> Option<&'a str> {
     let fetched = text
         .lines()

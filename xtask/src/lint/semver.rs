@@ -1,4 +1,5 @@
-//! cargo-semver-checks: finds breaking changes of the public API since the last release that the version does not announce.
+//! Runs cargo-semver-checks: finds breaking changes since the last release that the new version number does not
+//! announce.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use crate::stage::Done;
 use crate::tool::{self, Tool};
 use crate::workspace;
 
-/// Each version reads the rustdoc JSON of a few compilers only.
+/// Each version supports the rustdoc JSON of only a few compilers.
 const SEMVER_CHECKS: Tool = Tool {
     name: "cargo-semver-checks",
     version: "0.51.0",
@@ -17,7 +18,7 @@ const SEMVER_CHECKS: Tool = Tool {
     takes: "5 minutes",
 };
 
-/// Compares with the newest tag of a release, which needs no registry.
+/// Compares the API with the tag of the last release, which needs no registry.
 pub(super) fn check() -> Result<Done> {
     let Some(released) = last_release()? else {
         return Ok(Done::Skipped(
@@ -32,7 +33,7 @@ pub(super) fn check() -> Result<Done> {
         &released,
     ]);
     for name in crates::published()? {
-        // A crate that is newer than the release has no API to compare with.
+        // A crate that did not exist in the release has no API to compare with.
         if existed(&released, &name)? {
             command.args(["--package", &name]);
         }
@@ -61,7 +62,7 @@ fn newest(tags: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Whether this is the version of a release. The version of a candidate is not.
+/// Whether this is the version of a release, and not of a release candidate.
 fn is_version(text: &str) -> bool {
     let parts: Vec<&str> = text.split('.').collect();
     let number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! The Rust sources of the workspace, and how long each may be.
+//! The Rust sources of the workspace, and the limit of their lengths.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) fn read() -> Result<Sources> {
     walk(folders)
 }
 
-/// Reads all sources, those of tests and examples too.
+/// Reads all sources, including those of tests and examples.
 pub(super) fn read_all() -> Result<Sources> {
     let folders = ["crates", "examples", "fuzz", "xtask"];
     walk(folders.map(|name| workspace::root().join(name)).into())
@@ -35,7 +35,7 @@ fn walk(mut folders: Vec<PathBuf>) -> Result<Sources> {
     while let Some(folder) = folders.pop() {
         for path in list(&folder)? {
             if path.is_dir() {
-                // What cargo has built, when somebody runs it in a folder of its own such as `fuzz`.
+                // Cargo creates such a folder when it runs in a workspace of its own, such as `fuzz`.
                 if !path.ends_with("target") {
                     folders.push(path);
                 }
@@ -53,7 +53,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Fails if a source is too long to read in one sitting.
+/// Fails if a source is longer than [`MAX_LINES`].
 pub(super) fn check_lengths(sources: &Sources) -> Result<()> {
     let too_long: Vec<String> = sources
         .iter()
@@ -71,7 +71,8 @@ pub(super) fn check_lengths(sources: &Sources) -> Result<()> {
     Ok(())
 }
 
-/// The number of lines that are not of a test. rustfmt has formatted them, so an item ends at the indentation where it begins.
+/// The number of lines outside of tests. Because rustfmt has formatted the code, an item ends at the indentation at
+/// which it begins.
 fn lines_without_tests(text: &str) -> usize {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut lines = text.lines();

@@ -1,4 +1,4 @@
-//! Words that identifiers do not use, because another word stands for the same thing.
+//! Finds retired words in identifiers, for which the vocabulary has other words.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use super::sources::Sources;
 
-/// The retired words and what to write instead; docs/architecture.md has the vocabulary.
+/// The retired words and their replacements. The vocabulary is in docs/architecture.md.
 const RETIRED: [(&str, &str); 7] = [
     (
         "said saying unsaid say says",
@@ -24,7 +24,7 @@ const RETIRED: [(&str, &str); 7] = [
     ("letgo", "release, remove"),
 ];
 
-/// Fails if an identifier of a Rust source has a retired word.
+/// Fails if an identifier in a Rust source contains a retired word.
 pub(super) fn check(sources: &Sources) -> Result<()> {
     let mut report = Vec::new();
     for (path, text) in sources {
@@ -59,7 +59,7 @@ fn search(path: &Path, tokens: TokenStream, report: &mut Vec<String>) {
     }
 }
 
-/// The first retired word of an identifier, and what to write instead.
+/// The first retired word in an identifier, and its replacement.
 fn retired(identifier: &str) -> Option<(String, &'static str)> {
     let words = words(identifier);
     let pairs = words.windows(2).map(|pair| pair.concat());
@@ -71,7 +71,7 @@ fn retired(identifier: &str) -> Option<(String, &'static str)> {
     })
 }
 
-/// The words of an identifier in snake case, camel case or capitals, in lower case.
+/// The words of an identifier in snake case, camel case or capitals, converted to lower case.
 fn words(identifier: &str) -> Vec<String> {
     let mut words = Vec::new();
     for part in identifier.split('_').filter(|part| !part.is_empty()) {

@@ -1,4 +1,4 @@
-//! What is in the image, and what it is called.
+//! The contents and the name of the image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,26 +10,26 @@ use sha2::{Digest, Sha256};
 
 use crate::assets::{KUBERNETES, hex, linker_flags};
 
-/// The kind that this was made for. What it asks of a node image may change with another one.
+/// The version of kind for which this image is made. Other versions may require something else of a node image.
 pub(super) const KIND: &str = "v0.33.0";
 
-/// From `cargo xtask assets`, into /usr/bin.
+/// The commands from `cargo xtask assets` that are copied into /usr/bin.
 const COMMANDS: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
 
 const ENTRYPOINT: &str = include_str!("entrypoint.sh");
 const KUBEADM: &str = include_str!("kubeadm.sh");
 const PLACEHOLDER: &str = include_str!("placeholder.yaml");
 
-/// What an image is made from.
+/// The parts of an image.
 pub(super) struct Parts {
-    /// Programs, with their paths in the image.
+    /// The programs, with their paths in the image.
     pub(super) programs: Vec<(PathBuf, String)>,
-    /// The commands that busybox stands for.
+    /// The commands that busybox provides.
     pub(super) applets: Vec<String>,
 }
 
 impl Parts {
-    /// Finds them all; the error names what is missing and how to get it.
+    /// Finds all parts. The error names what is missing and how to install it.
     pub(super) fn find(assets: &Path, kubeadm: &Path) -> Result<Self> {
         let mut programs = vec![(kubeadm.to_path_buf(), "kind/bin/kubeadm".to_owned())];
         for command in COMMANDS {
@@ -63,7 +63,7 @@ impl Parts {
         Ok(Self { programs, applets })
     }
 
-    /// The image's name. It changes with all that is in the image.
+    /// The name of the image. It changes with everything that the image contains.
     pub(super) fn image(&self) -> Result<String> {
         let mut hash = Sha256::new();
         let mut add = |part: &str| {
@@ -74,7 +74,7 @@ impl Parts {
             add(text);
         }
         for (path, _) in &self.programs {
-            // Reading 360 MB each time to find that nothing has changed would take longer than all else.
+            // Uses the metadata, because reading 360 MB each time would take longer than everything else.
             let metadata = fs::metadata(path).with_context(|| format!("looking at {}", path.display()))?;
             let modified = metadata
                 .modified()?
@@ -90,7 +90,7 @@ impl Parts {
         Ok(format!("mcr-node:{KUBERNETES}-{}", &hex(&hash.finalize())[..10]))
     }
 
-    /// The texts in the image, with their paths, and whether they are programs.
+    /// The text files in the image, with their paths, and whether they are executable.
     pub(super) fn texts() -> Vec<(&'static str, bool, String)> {
         vec![
             ("kind/entrypoint", true, ENTRYPOINT.to_owned()),
@@ -109,7 +109,7 @@ impl Parts {
         ]
     }
 
-    /// Folders that are there from the beginning. The engine mounts more.
+    /// The folders that exist in the image. The engine mounts more.
     pub(super) const FOLDERS: [&'static str; 16] = [
         "bin/",
         "usr/",
@@ -129,12 +129,12 @@ impl Parts {
         "lib/",
     ];
 
-    /// What the engine is told of the image.
+    /// The settings of the image for the engine.
     pub(super) const CHANGES: [&'static str; 2] =
         [r#"ENTRYPOINT ["/kind/entrypoint"]"#, "ENV PATH=/usr/bin:/bin"];
 }
 
-/// A name for the folder of a kubeadm in the cache.
+/// The name of kubeadm's folder in the cache.
 pub(super) fn kubeadm_folder() -> String {
     let mut hash = Sha256::new();
     for part in [
@@ -148,7 +148,7 @@ pub(super) fn kubeadm_folder() -> String {
     format!("kubeadm-{KUBERNETES}-{}", &hex(&hash.finalize())[..10])
 }
 
-/// A busybox that needs no library: there is none in the image.
+/// A busybox that is statically linked, because the image contains no libraries.
 fn busybox() -> Result<PathBuf> {
     let wanted = std::env::var_os("MCR_BUSYBOX").map(PathBuf::from);
     let places = match wanted {
@@ -176,7 +176,7 @@ fn busybox() -> Result<PathBuf> {
     Ok(path.clone())
 }
 
-/// Whether an ELF program (64 bits, little endian) asks for an interpreter, as those with shared libraries do.
+/// Whether an ELF program (64 bits, little endian) requests an interpreter, as programs with shared libraries do.
 fn is_dynamic(elf: &[u8]) -> bool {
     const INTERPRETER: u64 = 3;
     let number = |at: usize, length: usize| -> Option<u64> {

@@ -1,4 +1,5 @@
-//! The archive an image is imported from: folders, files and links, all root's, in the format every tar reads (ustar).
+//! The archive from which an image is imported: folders, files and links that root owns, in the format ustar, which
+//! every tar reads.
 
 use std::io::{self, Write};
 
@@ -26,7 +27,7 @@ impl<W: Write> Archive<W> {
         self.0.write_all(&[0; 512][..(512 - rest) % 512])
     }
 
-    /// Two empty blocks are the end.
+    /// Writes the end of the archive: two empty blocks.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.0.write_all(&[0; 1024])?;
         self.0.flush()
@@ -50,7 +51,7 @@ impl<W: Write> Archive<W> {
         put(157, 100, target)?;
         put(257, 8, "ustar\u{0}00")?;
         header[156] = kind;
-        // The sum counts its own field as blanks.
+        // In the checksum, its own field counts as blanks.
         header[148..156].fill(b' ');
         let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
         header[148..155].copy_from_slice(format!("{sum:06o}\u{0}").as_bytes());

@@ -1,18 +1,18 @@
-//! Which test catches which bug.
+//! The planted bugs, and the test that catches each.
 
-/// One bug and the test that must fail with it.
+/// A bug, and the test that must fail with it.
 pub(super) struct Planted {
-    /// Its name in `bugs.patch`.
+    /// The name of the bug in `bugs.patch`.
     pub(super) name: &'static str,
-    /// The promise of `docs/design/promises.md` that it breaks; 0 for what `docs/design/sync.md` says.
+    /// The number of the broken promise in `docs/design/promises.md`, or 0 if it is in `docs/design/sync.md`.
     pub(super) promise: u8,
     pub(super) test: Test,
 }
 
-/// The unit tests of a package, in place of a test program.
+/// Stands for the unit tests of a package, instead of a test program.
 pub(super) const LIB: &str = "lib";
 
-/// A test: `cargo test -p <package> --test <program> <name>`, or `--lib`.
+/// A test: `cargo test -p <package> --test <program> <name>`, or with `--lib`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Test {
     pub(super) package: &'static str,
@@ -38,13 +38,13 @@ const fn bug(
     }
 }
 
-/// What `docs/design/sync.md` says.
+/// The promise is in `docs/design/sync.md`.
 const SYNC: u8 = 0;
-/// The test of most bugs of mcr-sync.
+/// The test that catches most bugs of mcr-sync.
 const PROTOCOL: &str =
     "sync_protocol_ends_in_agreement_and_never_leaves_an_orphan_or_touches_the_objects_of_others";
 
-/// Fast tests where there is a choice: all of this runs with every change.
+/// Of several tests that catch a bug, the fastest is named, because all of them run for every change.
 #[rustfmt::skip]
 pub(super) const BUGS: &[Planted] = &[
     bug(1, "slot-kept-while-waiting", "mcr-watch", "driver", "lists::a_place_among_the_lists_is_not_kept_by_a_server_that_is_silent"),

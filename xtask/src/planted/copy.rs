@@ -1,4 +1,4 @@
-//! A copy of the workspace with all bugs in it.
+//! Makes a copy of the workspace that contains all bugs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::bugs::BUGS;
 use crate::workspace;
 
-/// The bugs, as changes of the workspace's files. Each asks `MCR_PLANTED` whether it is on.
+/// The patch with all bugs. Each bug checks in `MCR_PLANTED` whether it is active.
 const PATCH: &str = "xtask/src/planted/bugs.patch";
 
-/// Makes the copy, or brings it up to date. A file that is the same already is left alone, so that cargo builds only
-/// changed crates.
+/// Makes the copy, or updates it. Unchanged files are not touched, so that cargo builds only changed crates.
 pub(super) fn make() -> Result<PathBuf> {
     let copy = workspace::target()?.join("planted").join("workspace");
     let patched = patched()?;
@@ -25,16 +24,16 @@ pub(super) fn make() -> Result<PathBuf> {
         } else {
             workspace::root().join(file)
         };
-        // Deleted, and the deletion is not committed yet.
+        // The file was deleted, but the deletion is not committed yet.
         if from.exists() {
-            bring(&from, &copy.join(file))?;
+            copy_if_changed(&from, &copy.join(file))?;
         }
     }
     remove_others(&copy, &copy, &files)?;
     Ok(copy)
 }
 
-/// Checks that the patch applies, and that its bugs are those of the table.
+/// Checks that the patch applies, and contains the bugs in the table.
 pub(super) fn check() -> Result<()> {
     let text = std::fs::read_to_string(workspace::root().join(PATCH)).context(PATCH)?;
     let planted: BTreeSet<&str> = text
@@ -51,7 +50,7 @@ pub(super) fn check() -> Result<()> {
     patched().map(drop)
 }
 
-/// The files that the patch changes, changed, in a folder of their own.
+/// Applies the patch to copies of the files that it changes, in a temporary folder.
 fn patched() -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir().context("making a folder")?;
     let patch = workspace::root().join(PATCH);
@@ -59,13 +58,13 @@ fn patched() -> Result<tempfile::TempDir> {
     for file in text.lines().filter_map(|line| line.strip_prefix("--- a/")) {
         let from = workspace::root().join(file);
         ensure!(from.exists(), "{PATCH} changes {file}, which does not exist");
-        bring(&from, &folder.path().join(file))?;
+        copy_if_changed(&from, &folder.path().join(file))?;
     }
     let output = Command::new("git")
         .arg("apply")
         .arg(&patch)
         .current_dir(folder.path())
-        // Or git would take the paths for those of a repository around the folder.
+        // Otherwise git would interpret the paths relative to a repository that contains the folder.
         .env(
             "GIT_CEILING_DIRECTORIES",
             folder.path().parent().unwrap_or(folder.path()),
@@ -83,7 +82,7 @@ fn patched() -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// The files of the workspace: those that are committed or would be.
+/// The files of the workspace: those that are committed or not ignored.
 fn files() -> Result<BTreeSet<PathBuf>> {
     let mut command = Command::new("git");
     let output = workspace::in_root(&mut command)
@@ -99,8 +98,8 @@ fn files() -> Result<BTreeSet<PathBuf>> {
     Ok(text.split_terminator('\0').map(PathBuf::from).collect())
 }
 
-/// Copies a file if it differs.
-fn bring(from: &Path, to: &Path) -> Result<()> {
+/// Copies a file if its content differs.
+fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
     let wanted = std::fs::read(from).with_context(|| from.display().to_string())?;
     if std::fs::read(to).is_ok_and(|there| there == wanted) {
         return Ok(());
@@ -112,7 +111,7 @@ fn bring(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes what the workspace does not have any more.
+/// Removes files that are no longer in the workspace.
 fn remove_others(root: &Path, folder: &Path, files: &BTreeSet<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! Running one test by itself, with a bug or without.
+//! Runs single tests, with or without a bug.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,23 +12,23 @@ use anyhow::{Context, Result};
 
 use super::bugs::Test;
 
-/// Longer than any test in the table takes. A test that hangs has its own deadlines to fail by: to be ended from here
-/// does not count as catching a bug.
+/// The time limit of a test, longer than any test in the table takes. A test that hangs must fail by its own
+/// deadlines. If it is ended here, it has not caught the bug.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// How many tests run at once: they wait more than they work.
+/// How many tests run at once. That may be more than there are cores, because tests mostly wait.
 const AT_ONCE: usize = 4;
 
-/// A test that did not pass.
+/// The failure of a test.
 pub(super) struct Failed {
     pub(super) after: Duration,
     pub(super) kind: Kind,
 }
 
 pub(super) enum Kind {
-    /// As a test fails: by its own words.
+    /// The test has failed by itself.
     Test,
-    /// In another way, which says nothing of the bug.
+    /// The run has failed in another way, which proves nothing about the bug.
     Otherwise(String),
 }
 
@@ -41,13 +41,13 @@ impl fmt::Display for Failed {
     }
 }
 
-/// Where tests are run.
+/// The environment in which tests run.
 pub(super) struct Bench {
     programs: BTreeMap<(String, String), PathBuf>,
     assets: PathBuf,
-    /// The workspace with the bugs.
+    /// The copy of the workspace with the bugs.
     workspace: PathBuf,
-    /// What the tests print, one file for each.
+    /// The folder for the output of the tests, with one file for each.
     output: PathBuf,
 }
 
@@ -67,14 +67,14 @@ impl Bench {
         })
     }
 
-    /// Runs tests, each with the bug beside it; the results are in the same order.
+    /// Runs tests, each with the given bug. The results are in the same order.
     pub(super) fn all(&self, trials: &[(Test, Option<&str>)]) -> Vec<(Test, Result<(), Failed>)> {
         let next = Mutex::new(0..trials.len());
         let results = Mutex::new(BTreeMap::new());
         let work = || {
             while let Some(at) = lock(&next).next() {
                 let (test, bug) = trials[at];
-                let result = self.one(test, bug);
+                let result = self.run_trial(test, bug);
                 lock(&results).insert(at, (test, result));
             }
         };
@@ -86,7 +86,7 @@ impl Bench {
         std::mem::take(&mut *lock(&results)).into_values().collect()
     }
 
-    fn one(&self, test: Test, bug: Option<&str>) -> Result<(), Failed> {
+    fn run_trial(&self, test: Test, bug: Option<&str>) -> Result<(), Failed> {
         let started = Instant::now();
         let shown = self.output.join(format!(
             "{}.{}.log",
@@ -108,7 +108,7 @@ impl Bench {
         };
         let announced = std::fs::read(&shown).unwrap_or_default();
         let announced = String::from_utf8_lossy(&announced);
-        // A program that crashed, or that does not know the test, is no answer.
+        // If the program has crashed, or does not contain the test, there is no result.
         if status.success() && announced.contains("test result: ok. 1 passed") {
             Ok(())
         } else if announced.contains("test result: FAILED. 0 passed; 1 failed") {
@@ -121,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// None if it did not end in time.
+    /// Runs one test. `None` if it has not ended in time.
     fn run(&self, test: Test, bug: Option<&str>, shown: &Path) -> Result<Option<ExitStatus>> {
         let key = (test.package.to_owned(), test.program.to_owned());
         let program = self.programs.get(&key).context("it was not built")?;

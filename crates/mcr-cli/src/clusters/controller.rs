@@ -16,7 +16,7 @@ use crate::{session::text_of, values::seconds};
 /// The pause between two requests to a controller with `--watch`.
 pub(crate) const PAUSE: Duration = Duration::from_secs(2);
 
-/// The flags for a controller that does not serve everybody.
+/// The flags for a controller that authenticates its callers.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ServerFlags {
     /// A file with the bearer token for --server, as kubectl create token prints it

@@ -1,5 +1,5 @@
-//! Reads the kinds and the controllers of a cluster from a report. A field that is missing or has another type
-//! counts as absent, so that reports of other versions of mcr can be read.
+//! Reads the kinds and the controllers of a cluster from a report. A field that is missing or has another type counts
+//! as absent, so that reports of other versions of mcr can be read.
 
 use serde_json::{Map, Value};
 
@@ -49,7 +49,7 @@ pub(crate) struct InController<'a> {
     pub(crate) running: u64,
     /// The objects whose last reconcile failed, the worst first. May be only some of them.
     pub(crate) failing: Vec<Failing<'a>>,
-    /// The number of such objects. `None` if the report does not have it.
+    /// The number of failing objects. `None` if the report does not contain it.
     pub(crate) failing_count: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Failing<'a> {
     pub(crate) retry_at: Option<&'a str>,
 }
 
-/// A watch in one cluster for which all requests of a controller wait, in whatever cluster.
+/// A watch in one cluster that has not listed yet. Until it has, all requests of the controller wait, in all clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gating<'a> {
     pub(crate) controller: &'a str,

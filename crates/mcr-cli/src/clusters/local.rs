@@ -1,4 +1,4 @@
-//! Makes the report of a fleet in this process.
+//! Makes the report about a fleet that runs in this process.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::report::{ProviderRow, Report};
 use crate::{doctor::target, providers::Running};
 
-/// The limit for a request of a version, and the most such requests at once.
+/// The limit for the request of a version. At most [`AT_ONCE`] of these requests run at once.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
 
@@ -41,12 +41,13 @@ impl Versions {
     }
 }
 
+/// Makes the report. Requests the versions that are not known yet.
 pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow::Result<Report> {
     let clusters = running.fleet.clusters();
     versions.ask(&clusters).await;
     let snapshot = serde_json::to_value(running.fleet.snapshot())?;
     let mut report =
-        Report::of(snapshot).context("the fleet's snapshot is no report, which is a fault in mcr")?;
+        Report::of(snapshot).context("the fleet's snapshot is not a report, which is a fault in mcr")?;
     report.is_local = true;
     for row in &mut report.clusters {
         let spec = running.spec(&row.name);
@@ -58,7 +59,7 @@ pub(super) async fn report(running: &Running, versions: &mut Versions) -> anyhow
             row.version = versions.0.get(&(row.name.clone(), cluster.epoch())).cloned();
         }
     }
-    // The merging provider is synced only when all its providers are. The report shows each provider instead.
+    // The merging provider has one state for all its providers. The report shows the state of each instead.
     report.providers = running
         .taps
         .iter()

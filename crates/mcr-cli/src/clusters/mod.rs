@@ -1,4 +1,4 @@
-//! `mcr clusters`: which clusters there are, and how they are.
+//! `mcr clusters`: which clusters there are, and in which state.
 
 mod controller;
 mod details;
@@ -21,7 +21,7 @@ use crate::{
     colour::Colours,
     names::Wanted,
     output::{self, Progress},
-    providers::{ClusterFlags, Linked, ProviderOptions, choose},
+    providers::{ClusterFlags, LinkedProvider, ProviderOptions, choose},
     stop, values,
 };
 
@@ -69,7 +69,7 @@ enum Format {
 }
 
 impl ClustersArgs {
-    /// The form of the lines of `--watch`.
+    /// The output format of `--watch`.
     fn lines(&self) -> watch::Output {
         match self.output {
             Format::Json => watch::Output::Json,
@@ -79,14 +79,14 @@ impl ClustersArgs {
 }
 
 /// Shows the clusters. Returns whether no problem was found.
-pub(crate) async fn run(args: ClustersArgs, linked: &[Linked]) -> anyhow::Result<bool> {
+pub(crate) async fn run(args: ClustersArgs, linked: &[LinkedProvider]) -> anyhow::Result<bool> {
     let stop = stop::at_signal();
     let mut wanted = Wanted::new(&args.names);
     if let Some(server) = &args.server {
         let controller = Controller::new(server.clone(), &args.server_flags, args.timeout)?;
         if args.watch {
-            let look = async || Ok(controller.report().await?.only(&mut wanted)?);
-            watch::follow(look, &stop, args.lines(), controller::PAUSE).await?;
+            let fetch_report = async || Ok(controller.report().await?.only(&mut wanted)?);
+            watch::follow(fetch_report, &stop, args.lines(), controller::PAUSE).await?;
             return Ok(true);
         }
         let mut report = tokio::select! {
@@ -100,12 +100,13 @@ pub(crate) async fn run(args: ClustersArgs, linked: &[Linked]) -> anyhow::Result
     let chosen = choose(&args.clusters, linked)?;
     let options = ProviderOptions::new(args.clusters.clone());
     let running = crate::providers::start(chosen, options).await?;
-    let result = ask(&args, wanted, &running, &stop).await;
+    let result = show_fleet(&args, wanted, &running, &stop).await;
     running.stop().await;
     result
 }
 
-async fn ask(
+/// Shows the clusters of the providers. Returns whether no problem was found.
+async fn show_fleet(
     args: &ClustersArgs,
     mut wanted: Wanted,
     running: &crate::providers::Running,
@@ -117,7 +118,7 @@ async fn ask(
     let mut all_files = true;
     for finding in running.taps.iter().flat_map(|tap| tap.doctor.files()) {
         if finding.level == Level::Problem {
-            eprintln!("{}", output::printable(&finding.saw));
+            eprintln!("{}", output::printable(&finding.message));
             all_files = false;
         }
     }
@@ -127,20 +128,23 @@ async fn ask(
     let mut versions = local::Versions::default();
     if args.watch {
         let versions = tokio::sync::Mutex::new(versions);
-        let look = async || {
+        let fetch_report = async || {
             let report = local::report(running, &mut *versions.lock().await).await?;
             Ok(report.only(&mut wanted)?)
         };
-        watch::follow(look, stop, args.lines(), watch::PAUSE).await?;
+        watch::follow(fetch_report, stop, args.lines(), watch::PAUSE).await?;
         return Ok(true);
     }
     let deadline = tokio::time::Instant::now() + args.timeout;
     let mut progress = Progress::new();
-    running.decided(deadline, stop, |text| progress.show(text)).await;
+    running
+        .wait_until_known(deadline, stop, |text| progress.show(text))
+        .await;
     progress.show("asking for versions");
     let mut report = local::report(running, &mut versions).await?;
     drop(progress);
-    // Whether or not a provider still owes some: they had their time.
+    // All providers have had time to announce their clusters. A provider that has not done so does not make this report
+    // incomplete.
     report.all_known = true;
     let report = report.only(&mut wanted)?;
     Ok(print(args, &report, &wanted)? && all_files)

@@ -1,4 +1,4 @@
-//! The report of `mcr clusters`: the data of `/clusters` of a controller, with versions and addresses added.
+//! The report of `mcr clusters`: the JSON document of a controller's `/clusters`, with versions and addresses added.
 
 use jiff::Timestamp;
 use mcr_core::DISPLAY_NAME;
@@ -13,7 +13,7 @@ use crate::{
     values::short,
 };
 
-/// Replaces the name of the leader where that is the process itself.
+/// Shown instead of the name of the leader while the process itself is about to lead.
 const BEGINS_TO_LEAD: &str = "this process has written its name into a new Lease, and leads when no earlier holder can be working any more: after the duration of the Lease, 15 s by default";
 
 /// The state of a fleet, as data.
@@ -22,13 +22,13 @@ pub(crate) struct Report {
     pub(crate) clusters: Vec<Row>,
     #[serde(default)]
     pub(crate) providers: Vec<ProviderRow>,
-    /// Fields that this version does not know, which the JSON output keeps.
+    /// Fields that this program does not know. The JSON output keeps them.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
     /// Whether each provider has announced its clusters, or has failed.
     #[serde(skip)]
     pub(crate) all_known: bool,
-    /// Whether the fleet is one of this process, whose clusters are as old as the process.
+    /// Whether the fleet runs in this process. Then its clusters are as old as the process.
     #[serde(skip)]
     pub(crate) is_local: bool,
 }
@@ -83,21 +83,21 @@ impl Report {
             .iter_mut()
             .filter(|row| row.display_name.is_none())
         {
-            // The snapshot of a fleet has only the property.
+            // The snapshot of a fleet has the display name only as a property.
             let name = row.rest.get("properties").and_then(|all| all.get(DISPLAY_NAME));
             row.display_name = name.and_then(Value::as_str).map(str::to_owned);
         }
         Some(report)
     }
 
-    /// Keeps only the clusters that are meant.
+    /// Keeps only the clusters that the command line names.
     pub(crate) fn only(mut self, wanted: &mut Wanted) -> Result<Self, Ambiguous> {
         self.find(wanted, self.all_known)?;
-        self.clusters.retain(|row| wanted.means(&row.name));
+        self.clusters.retain(|row| wanted.selects(&row.name));
         Ok(self)
     }
 
-    /// Looks for names, then for display names. See [`Wanted::find`].
+    /// Searches for names first, then for display names. See [`Wanted::find`].
     pub(crate) fn find(&self, wanted: &mut Wanted, all: bool) -> Result<(), Ambiguous> {
         let known: Vec<&str> = self.clusters.iter().map(|row| row.name.as_str()).collect();
         wanted.find(&known, all)?;
@@ -128,7 +128,7 @@ impl Report {
         })
     }
 
-    /// Where to ask instead, if the controller is a standby in a leader election.
+    /// Which process to ask instead, if the controller is a standby in a leader election.
     pub(crate) fn leader(&self) -> Option<String> {
         Some(match details::standby(&self.rest)? {
             Some(_) if details::begins_to_lead(&self.rest) => BEGINS_TO_LEAD.to_owned(),
@@ -137,8 +137,8 @@ impl Report {
         })
     }
 
-    /// Whether every provider is synced without an error, and every cluster is Ready, without blocked kinds that controllers
-    /// need and failing objects.
+    /// Whether each provider is synced without an error, and each cluster is Ready, without failing objects and
+    /// without blocked kinds that a controller needs.
     pub(crate) fn is_ready(&self) -> bool {
         self.providers
             .iter()
@@ -147,7 +147,7 @@ impl Report {
             && !self.gating().iter().any(|gating| gating.kind.blocked)
     }
 
-    /// The errors of providers, the providers that are not synced, and why all clusters wait.
+    /// The errors of providers, the providers that are not synced, and the watches for which all clusters wait.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let of = |provider: &ProviderRow| {
             let name = printable(&provider.name);
@@ -199,7 +199,7 @@ impl Report {
     }
 }
 
-/// Whether a cell of KINDS has as many listed kinds as watched ones.
+/// Whether a cell of the column KINDS has as many listed kinds as watched kinds.
 fn is_complete(cell: &str) -> bool {
     cell.split_once('/').is_none_or(|(listed, all)| listed == all)
 }
@@ -234,7 +234,8 @@ impl Row {
         Some(short(now.duration_since(since).unsigned_abs()))
     }
 
-    /// The reason of the state, or else a kind that can't be listed, or else the worst failing object; and the warnings.
+    /// The reason of the state, else a kind that can't be listed, else the worst failing object. The warnings
+    /// follow.
     pub(crate) fn why(&self) -> String {
         let reason = self
             .reason
@@ -263,18 +264,22 @@ impl Row {
         details::controllers(&self.rest)
     }
 
-    /// The first kind that can't be listed before something is corrected: of the cluster, or of another one for which a
-    /// controller waits.
+    /// The first kind that can't be listed before somebody corrects something: a kind of this cluster, or of another
+    /// cluster for which a controller waits.
     fn blocked(&self) -> Option<Kind<'_>> {
-        let of_gates = self.controllers().into_iter().flat_map(|of| of.waits_for);
+        let of_gates = self
+            .controllers()
+            .into_iter()
+            .flat_map(|controller| controller.waits_for);
         self.kinds().into_iter().chain(of_gates).find(|kind| kind.blocked)
     }
 
     /// The failing object with the most attempts, and its controller.
     fn worst(&self) -> Option<(&str, Failing<'_>)> {
         let controllers = self.controllers().into_iter().rev();
-        let worst = controllers.filter_map(|of| Some((of.name, *of.failing.first()?)));
-        // The first of equals, because the controllers are reversed.
+        let worst =
+            controllers.filter_map(|controller| Some((controller.name, *controller.failing.first()?)));
+        // The iterator is reversed, because `max_by_key` returns the last of equal elements.
         worst.max_by_key(|(_, failing)| failing.attempt)
     }
 
@@ -282,7 +287,7 @@ impl Row {
     fn failing(&self) -> Option<u64> {
         self.controllers()
             .iter()
-            .filter_map(|of| of.failing_count)
+            .filter_map(|controller| controller.failing_count)
             .reduce(|sum, count| sum + count)
     }
 
@@ -290,13 +295,13 @@ impl Row {
         self.state == "Ready" && !self.lacks_a_kind() && self.failing().unwrap_or(0) == 0
     }
 
-    /// Whether a blocked kind keeps a controller waiting, or was listed before it was blocked.
+    /// Whether a blocked kind keeps a controller waiting, or was listed before it became blocked.
     ///
-    /// Other blocked kinds are optional: no controller waits for them. If no controller works on the cluster, nothing shows which
-    /// kinds are optional, and all count.
+    /// Other blocked kinds are optional, and no controller waits for them. If no controller works on the cluster, the
+    /// report does not show which kinds are optional. Then all blocked kinds count.
     fn lacks_a_kind(&self) -> bool {
         let controllers = self.controllers();
-        let mut waited_for = controllers.iter().flat_map(|of| &of.waits_for);
+        let mut waited_for = controllers.iter().flat_map(|controller| &controller.waits_for);
         let counts = |kind: &Kind<'_>| kind.blocked && (kind.synced || controllers.is_empty());
         waited_for.any(|kind| kind.blocked) || self.kinds().iter().any(counts)
     }

@@ -17,8 +17,8 @@ use crate::{
 /// The pause between two reports of a fleet in this process.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// The part of a row that a line shows.
-fn seen(row: &Row) -> Row {
+/// The fields of a row that a line shows.
+fn shown_fields(row: &Row) -> Row {
     Row {
         reason: Some(row.why()).filter(|why| !why.is_empty()),
         warnings: Vec::new(),
@@ -42,12 +42,12 @@ struct LastReport(BTreeMap<String, Row>);
 
 impl LastReport {
     fn update(&mut self, report: &Report) -> Vec<Change> {
-        // A name is in the report twice while one cluster leaves and the description of the next one can't be used. The
-        // last entry counts.
+        // A name can be in the report twice: its cluster is leaving, and the description of the next cluster of this
+        // name can't be used. The last entry counts.
         let now: BTreeMap<String, Row> = report
             .clusters
             .iter()
-            .map(|row| (row.name.clone(), seen(row)))
+            .map(|row| (row.name.clone(), shown_fields(row)))
             .collect();
         let gone = self.0.keys().filter(|name| !now.contains_key(*name));
         let mut changes: Vec<Change> = gone.cloned().map(Change::Removed).collect();
@@ -64,7 +64,7 @@ impl LastReport {
 }
 
 impl Change {
-    /// The line of a change that was seen at this time.
+    /// The line for a change that was noticed at this time.
     fn line(&self, at: Timestamp, output: Output) -> String {
         let at = at.round(Unit::Second).unwrap_or(at);
         let (event, name, row) = match self {
@@ -107,10 +107,10 @@ pub(super) enum Output {
     Json,
 }
 
-/// Prints changes until `stop` is cancelled or the pipe is closed. A report that fails is tried again, and its error is
-/// printed once. An ambiguous name is an error.
+/// Prints changes until `stop` is cancelled or the pipe is closed. If no report can be made, tries again, and prints
+/// the same error only once. An ambiguous name is an error.
 pub(super) async fn follow(
-    mut look: impl AsyncFnMut() -> anyhow::Result<Report>,
+    mut fetch_report: impl AsyncFnMut() -> anyhow::Result<Report>,
     stop: &CancellationToken,
     output: Output,
     pause: Duration,
@@ -121,7 +121,7 @@ pub(super) async fn follow(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let result = tokio::select! {
-            result = async { ticks.tick().await; look().await } => result,
+            result = async { ticks.tick().await; fetch_report().await } => result,
             () = stop.cancelled() => return Ok(()),
         };
         match result {

@@ -20,13 +20,13 @@ use crate::session::{is_forbidden, text_of};
 /// The number of objects in one answer.
 const PAGE: u32 = 500;
 
-/// A kind that a controller works on: `configmaps`, `deployments.apps`, `pods/log`.
+/// A resource that a controller works on: `configmaps`, `deployments.apps`, `pods/log`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GroupResource {
     plural: String,
     group: String,
     subresource: Option<String>,
-    /// Of one object only.
+    /// The name of an object, if the rights are for this object only.
     name: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl FromStr for GroupResource {
             && !resource.ends_with('.');
         if !fits {
             return Err(format!(
-                "{text:?} is no resource; write configmaps, deployments.apps or pods/log"
+                "{text:?} is not a resource; write configmaps, deployments.apps or pods/log"
             ));
         }
         Ok(Self {
@@ -100,7 +100,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The answer to the question for a right.
+/// Which verbs on a resource the user may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) resource: String,
@@ -109,7 +109,7 @@ pub(super) struct Answer {
     pub(super) denied: Result<Vec<String>, String>,
 }
 
-/// The answers of an API server to these credentials.
+/// What an API server answers to these credentials: version, user and rights.
 pub(super) async fn api(
     client: &Client,
     wanted: &[GroupResource],
@@ -208,7 +208,7 @@ async fn may(
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// The place of rights.
+/// The namespace of rights, as text for people.
 pub(super) fn place(namespace: Option<&str>) -> String {
     namespace.map_or_else(
         || "in all namespaces".to_owned(),
@@ -216,7 +216,7 @@ pub(super) fn place(namespace: Option<&str>) -> String {
     )
 }
 
-/// The commands that grant a right.
+/// The parts of the commands that grant a right.
 pub(super) struct Grant<'a> {
     pub(super) kubectl: &'a str,
     pub(super) role: String,
@@ -255,7 +255,7 @@ impl Grant<'_> {
     }
 }
 
-/// The name of a role with a right: `mcr-secrets`, `mcr-shoots-adminkubeconfig`.
+/// The name of a role that grants a right: `mcr-secrets`, `mcr-shoots-adminkubeconfig`.
 fn role(resource: &str) -> String {
     let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
     let plural = resource.split('.').next().unwrap_or_default();
@@ -278,7 +278,7 @@ pub(super) fn of_right(
         Some(name) if place.starts_with(" in ") => format!(" named {name}"),
         _ => String::new(),
     };
-    let (level, saw) = match &denied {
+    let (level, message) = match &denied {
         Ok(denied) if denied.is_empty() => (Level::Ok, format!("may {verbs} {resource}{named}{place}")),
         Ok(denied) => {
             let (level, without) = match asked.without {
@@ -292,8 +292,8 @@ pub(super) fn of_right(
             )
         }
         Err(why) => {
-            let saw = format!("it is unknown whether {user} may {verbs} {resource}{named}{place}: {why}");
-            (Level::Warning, saw)
+            let message = format!("it is unknown whether {user} may {verbs} {resource}{named}{place}: {why}");
+            (Level::Warning, message)
         }
     };
     let grant = Grant {
@@ -308,14 +308,14 @@ pub(super) fn of_right(
     Finding {
         check: "rights",
         level,
-        saw,
+        message,
         fix: denied
             .is_ok_and(|denied| !denied.is_empty())
             .then(|| grant.fix("")),
     }
 }
 
-/// Lists objects, and of Secrets only their metadata.
+/// Lists objects. For Secrets, requests only the metadata.
 pub(super) async fn list(
     client: &Client,
     [group, version, plural]: [&str; 3],
@@ -349,7 +349,8 @@ pub(super) async fn list(
     in_pages(list, page, limit).await
 }
 
-/// The objects of all pages. They have one limit together, because a server can have one more page for ever.
+/// The objects of all pages. All pages together have one time limit, because a server could return further pages for
+/// ever.
 async fn in_pages(
     list: impl Fn(ListParams) -> BoxFuture<'static, kube::Result<(Value, Option<String>)>>,
     mut page: ListParams,
@@ -382,10 +383,10 @@ async fn in_pages(
 }
 
 pub(super) async fn in_time<T>(
-    question: impl Future<Output = Result<T, kube::Error>>,
+    request: impl Future<Output = Result<T, kube::Error>>,
     limit: Duration,
 ) -> Result<T, String> {
-    match timeout(limit, question).await {
+    match timeout(limit, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(text_of(&error)),
         Err(_) => Err(format!("no answer within {}", crate::values::seconds(limit))),

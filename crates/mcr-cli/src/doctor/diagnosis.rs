@@ -15,21 +15,21 @@ use super::{
 };
 use crate::values::long;
 
-/// The minor versions of Kubernetes that are tested, and the one after.
+/// The minor versions of Kubernetes that are tested, and the next one.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
-/// A certificate or token that expires sooner than this is a warning.
+/// A certificate or token that expires sooner than this leads to a warning.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
-/// A slower answer is a warning.
+/// An answer that takes longer than this leads to a warning.
 const SLOW: Duration = Duration::from_secs(2);
-/// Up to so many seconds, the clocks agree.
+/// Up to this difference, in seconds, the clocks count as equal.
 const SKEW_WARNS: u64 = 5;
-/// From so many seconds on, tokens and certificates are refused.
+/// From this difference on, in seconds, tokens and certificates are refused.
 const SKEW_BREAKS: u64 = 60;
 
 /// The facts about a cluster.
 pub(super) struct ClusterFacts {
     pub(super) doctor: Arc<dyn Doctor>,
-    /// The values for the advice on it.
+    /// The values of placeholders in the advice on the cluster.
     pub(super) values: Values,
     /// The state, as in [`mcr_core::ClusterStatus::state`].
     pub(super) state: String,
@@ -38,9 +38,9 @@ pub(super) struct ClusterFacts {
     /// `None` if the access has no visible address.
     pub(super) connection: Option<Connection>,
     pub(super) api: Option<Api>,
-    /// What keeps a Suspended cluster waiting.
+    /// Why a Suspended cluster is suspended, with the advice.
     pub(super) obstacle: Option<(Obstacle, Option<Fix>)>,
-    /// What its provider finds about a Ready cluster.
+    /// The finding of the provider about a Ready cluster.
     pub(super) ready: Option<Finding>,
     pub(super) now: SystemTime,
 }
@@ -52,11 +52,12 @@ pub(super) fn diagnose(facts: &ClusterFacts) -> Vec<Finding> {
         doctor: &*facts.doctor,
         found: Vec::new(),
     };
-    diagnosis.all();
+    diagnosis.run();
     diagnosis.found
 }
 
-/// The findings about an address of a provider, each with the address. `error`: why requests with credentials fail there.
+/// The findings about an address of a provider. Each names the address. `error`: why requests with credentials to this
+/// address fail.
 pub(super) fn address(doctor: &dyn Doctor, connection: Connection, error: Option<&str>) -> Vec<Finding> {
     let (address, host) = (connection.address.clone(), connection.host.clone());
     let facts = ClusterFacts {
@@ -76,10 +77,10 @@ pub(super) fn address(doctor: &dyn Doctor, connection: Connection, error: Option
         doctor,
         found: Vec::new(),
     };
-    diagnosis.all();
+    diagnosis.run();
     for finding in &mut diagnosis.found {
-        if !finding.saw.starts_with(&address) {
-            finding.saw = format!("{host}: {}", finding.saw);
+        if !finding.message.starts_with(&address) {
+            finding.message = format!("{host}: {}", finding.message);
         }
     }
     diagnosis.found
@@ -92,16 +93,16 @@ struct Diagnosis<'a> {
 }
 
 impl Diagnosis<'_> {
-    fn add(&mut self, check: &'static str, level: Level, saw: impl Into<String>, fix: Option<Fix>) {
+    fn add(&mut self, check: &'static str, level: Level, message: impl Into<String>, fix: Option<Fix>) {
         self.found.push(Finding {
             level,
             fix,
-            ..ok(check, saw)
+            ..ok(check, message)
         });
     }
 
-    fn ok(&mut self, check: &'static str, saw: impl Into<String>) {
-        self.found.push(ok(check, saw));
+    fn ok(&mut self, check: &'static str, message: impl Into<String>) {
+        self.found.push(ok(check, message));
     }
 
     /// The advice on a fault.
@@ -118,9 +119,10 @@ impl Diagnosis<'_> {
         Some(fix)
     }
 
-    /// A request as the provider sends it, if it does: its kubeconfig has the certificate authority. Otherwise one without
-    /// credentials. That one skips the verification of the certificate only if the certificate is known to be good: otherwise
-    /// the certificate may be the fault, and skipping would hide it.
+    /// The command for a request. A provider's command uses a kubeconfig, which contains the certificate authority.
+    /// Without one, the command is curl without credentials. curl skips the verification of the certificate only if
+    /// this program has verified the certificate, or the kubeconfig forbids that. Otherwise the certificate may be the
+    /// fault, and skipping the verification would hide it.
     fn request(&self, path: &str) -> Option<Fix> {
         let mut values = self.facts.values.clone();
         values.insert("request", path.to_owned());
@@ -128,8 +130,11 @@ impl Diagnosis<'_> {
             return Some(fix);
         }
         let connection = self.facts.connection.as_ref()?;
-        let greeted = connection.reach.as_ref().and_then(|reach| reach.greeted.as_ref());
-        let is_good = matches!(greeted, Some(Ok(tls)) if tls.verdict == Some(Verdict::Good));
+        let handshake = connection
+            .reach
+            .as_ref()
+            .and_then(|reach| reach.handshake.as_ref());
+        let is_good = matches!(handshake, Some(Ok(tls)) if tls.verdict == Some(Verdict::Good));
         let unverified = is_good || connection.insecure;
         Some(Fix {
             values: Values::from([("url", format!("{}{path}", connection.address))]),
@@ -144,9 +149,9 @@ impl Diagnosis<'_> {
         })
     }
 
-    /// The advice for a description that is refused for this reason.
+    /// The advice on a description that is refused for this reason.
     fn refused(&self, reason: &str) -> Option<Fix> {
-        // The advice on any other description would write the same address again.
+        // These reasons have their own advice, because the general advice would restore the same description.
         if reason.contains("kube-system UID") {
             let choose =
                 "choose one name for the cluster and remove the others, or let the program allow duplicates";
@@ -163,8 +168,8 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// The advice if no step shows the cause.
-    fn look_closer(&self) -> Option<Fix> {
+    /// The advice if no check has found the cause.
+    fn advice_without_cause(&self) -> Option<Fix> {
         match &self.facts.connection.as_ref()?.credential.plugin {
             Some(plugin) => Some(plain(
                 &format!("run the program {plugin} by hand: the credentials come from it"),
@@ -174,17 +179,18 @@ impl Diagnosis<'_> {
         }
     }
 
-    fn all(&mut self) {
+    /// Adds all findings.
+    fn run(&mut self) {
         let facts = self.facts;
         let reason = facts.reason.as_deref().unwrap_or("the reason is unknown");
         match facts.state.as_str() {
             "Broken" => return self.add("description", Level::Problem, reason, self.refused(reason)),
             "Suspended" => {
-                let (level, saw, fix) = match &facts.obstacle {
-                    Some((obstacle, fix)) => (obstacle.level, obstacle.saw.as_str(), fix.clone()),
+                let (level, message, fix) = match &facts.obstacle {
+                    Some((obstacle, fix)) => (obstacle.level, obstacle.message.as_str(), fix.clone()),
                     None => (Level::Warning, reason, self.advise(Fault::Suspended, reason)),
                 };
-                return self.add("state", level, format!("suspended: {saw}"), fix);
+                return self.add("state", level, format!("suspended: {message}"), fix);
             }
             _ => {}
         }
@@ -216,26 +222,31 @@ impl Diagnosis<'_> {
                 );
             }
             _ if reason.contains("exec plugin ") => {
-                self.add("credentials", Level::Problem, reason, self.look_closer());
+                self.add("credentials", Level::Problem, reason, self.advice_without_cause());
             }
             "Connecting" | "Discovered" => {
-                let saw = "the API server does not answer requests with these credentials in time";
-                self.add("state", Level::Problem, saw, self.look_closer());
+                let message = "the API server does not answer requests with these credentials in time";
+                self.add("state", Level::Problem, message, self.advice_without_cause());
             }
             state => self.add(
                 "state",
                 Level::Problem,
                 format!("{state}: {reason}"),
-                self.look_closer(),
+                self.advice_without_cause(),
             ),
         }
     }
 
-    /// Adds the findings about the connection. Returns whether the API server was reached, as far as the probe shows.
+    /// Adds the findings about the connection. Returns whether the probe has reached the API server.
     fn connection(&mut self, connection: &Connection) -> bool {
         if connection.insecure {
-            let saw = "insecure-skip-tls-verify is set: anyone on the way to the server can read and change everything";
-            self.add("tls", Level::Warning, saw, self.advise(Fault::Description, ""));
+            let message = "insecure-skip-tls-verify is set: anyone on the way to the server can read and change everything";
+            self.add(
+                "tls",
+                Level::Warning,
+                message,
+                self.advise(Fault::Description, ""),
+            );
         }
         let reached = match &connection.reach {
             Some(reach) => self.reach(connection, reach).is_some(),
@@ -253,7 +264,7 @@ impl Diagnosis<'_> {
         reached
     }
 
-    /// `None` if a step failed.
+    /// Adds the findings about the steps of the probe. `None` if a step failed.
     fn reach(&mut self, connection: &Connection, reach: &Reach) -> Option<()> {
         let address = &connection.address;
         match &reach.resolved {
@@ -289,7 +300,7 @@ impl Diagnosis<'_> {
             None => {}
         }
         let mut trusted = Some(());
-        match &reach.greeted {
+        match &reach.handshake {
             Some(Err(failure)) => {
                 return self.failed("tls", failure, self.advise(Fault::Unanswered, failure));
             }
@@ -303,8 +314,8 @@ impl Diagnosis<'_> {
             Some(Ok(answer)) => {
                 if answer.took > SLOW {
                     let took = answer.took.as_secs_f32();
-                    let saw = format!("an answer took {took:.1} s; it may be overloaded or far away");
-                    self.add("answer", Level::Warning, saw, None);
+                    let message = format!("an answer took {took:.1} s; it may be overloaded or far away");
+                    self.add("answer", Level::Warning, message, None);
                 }
                 self.clock(answer.ahead);
             }
@@ -313,14 +324,14 @@ impl Diagnosis<'_> {
         trusted
     }
 
-    /// Adds a failed step. The probe has no credentials: if the cluster is Ready, its server answers clients with credentials, for
-    /// example with a client certificate.
-    fn failed(&mut self, check: &'static str, saw: &str, fix: Option<Fix>) -> Option<()> {
+    /// Adds a failed step. It is no problem if the cluster is Ready: the probe has no credentials, and the server may
+    /// require them, for example a client certificate.
+    fn failed(&mut self, check: &'static str, message: &str, fix: Option<Fix>) -> Option<()> {
         let level = match self.facts.state.as_str() {
             "Ready" => Level::Warning,
             _ => Level::Problem,
         };
-        self.add(check, level, saw, fix);
+        self.add(check, level, message, fix);
         None
     }
 
@@ -351,8 +362,8 @@ impl Diagnosis<'_> {
         }
         match tls.expires.map(|at| at.duration_since(now)) {
             Some(Ok(left)) if left < SOON => {
-                let saw = format!("the server's certificate expires in {}", long(left));
-                self.add("tls", Level::Warning, saw, renew());
+                let message = format!("the server's certificate expires in {}", long(left));
+                self.add("tls", Level::Warning, message, renew());
             }
             Some(Err(_)) => {
                 let level = if connection.insecure {
@@ -389,15 +400,16 @@ impl Diagnosis<'_> {
         let by = ahead.unsigned_abs();
         let where_to = if ahead > 0 { "ahead of" } else { "behind" };
         let span = long(Duration::from_secs(by));
-        let saw = format!("its clock is {span} {where_to} this machine's");
+        let message = format!("its clock is {span} {where_to} this machine's");
         let set = "synchronize the clock that is wrong (compare with https://time.is)";
         let fix = Some(plain(set, "timedatectl set-ntp true"));
         match by {
             0..=SKEW_WARNS => self.ok("clock", "the clocks agree"),
-            _ if by < SKEW_BREAKS => self.add("clock", Level::Warning, saw, fix),
+            _ if by < SKEW_BREAKS => self.add("clock", Level::Warning, message, fix),
             _ => {
-                let saw = format!("{saw}; tokens and certificates are refused as expired or not yet valid");
-                self.add("clock", Level::Problem, saw, fix);
+                let message =
+                    format!("{message}; tokens and certificates are refused as expired or not yet valid");
+                self.add("clock", Level::Problem, message, fix);
             }
         }
     }
@@ -407,10 +419,10 @@ impl Diagnosis<'_> {
         let credential = &connection.credential;
         let renew = self.advise(Fault::Credentials, "");
         if credential.none {
-            let saw = "the kubeconfig has no credentials for its user";
-            self.add("credentials", Level::Warning, saw, renew.clone());
+            let message = "the kubeconfig has no credentials for its user";
+            self.add("credentials", Level::Warning, message, renew.clone());
         }
-        // A plugin gives another token soon.
+        // A plugin renews its token in time.
         let is_normal =
             credential.plugin.is_some() || is_normal(self.doctor, Fault::Expiring, &self.facts.values);
         let both = [
@@ -423,12 +435,12 @@ impl Diagnosis<'_> {
         {
             match expires.duration_since(now) {
                 Err(ago) => {
-                    let saw = format!("the {what} has expired {} ago", long(ago.duration()));
-                    self.add("credentials", Level::Problem, saw, renew.clone());
+                    let message = format!("the {what} has expired {} ago", long(ago.duration()));
+                    self.add("credentials", Level::Problem, message, renew.clone());
                 }
                 Ok(left) if left < SOON && !is_normal => {
-                    let saw = format!("the {what} expires in {}", long(left));
-                    self.add("credentials", Level::Warning, saw, renew.clone());
+                    let message = format!("the {what} expires in {}", long(left));
+                    self.add("credentials", Level::Warning, message, renew.clone());
                 }
                 Ok(left) => self.ok("credentials", format!("the {what} is valid for {}", long(left))),
             }
@@ -439,8 +451,8 @@ impl Diagnosis<'_> {
         match &api.version {
             Ok(version) if version.minor.is_some_and(|minor| !SUPPORTED.contains(&minor)) => {
                 let range = format!("1.{} to 1.{}", SUPPORTED.start(), SUPPORTED.end());
-                let saw = format!("{version}; mcr is made for {range} and not tested with this one");
-                self.add("version", Level::Warning, saw, None);
+                let message = format!("{version}; mcr is made for {range} and not tested with this one");
+                self.add("version", Level::Warning, message, None);
             }
             Ok(version) => self.ok("version", version.to_string()),
             Err(why) => self.add(
@@ -465,12 +477,12 @@ impl Diagnosis<'_> {
                 );
             }
             Ok(denied) => {
-                let saw = format!("may not {} {resource} {place} (403)", denied.join(", "));
-                self.add("rights", Level::Problem, saw, Some(self.grant(right, api)));
+                let message = format!("may not {} {resource} {place} (403)", denied.join(", "));
+                self.add("rights", Level::Problem, message, Some(self.grant(right, api)));
             }
             Err(why) => {
-                let saw = format!("it is unknown whether {resource} may be read {place}: {why}");
-                self.add("rights", Level::Warning, saw, None);
+                let message = format!("it is unknown whether {resource} may be read {place}: {why}");
+                self.add("rights", Level::Warning, message, None);
             }
         }
     }

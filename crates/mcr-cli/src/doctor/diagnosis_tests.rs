@@ -35,7 +35,7 @@ fn well() -> ClusterFacts {
                 resolved: Some(Ok(vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))])),
                 forbidden: None,
                 connected: Some(Ok(Duration::from_millis(3))),
-                greeted: Some(Ok(Tls {
+                handshake: Some(Ok(Tls {
                     verdict: Some(Verdict::Good),
                     expires: Some(at(1_200 * DAY)),
                     valid_from: Some(at(900 * DAY)),
@@ -81,12 +81,12 @@ fn unreached(change: impl FnOnce(&mut Reach)) -> ClusterFacts {
 }
 
 fn tls(reach: &mut Reach) -> &mut Tls {
-    reach.greeted.as_mut().unwrap().as_mut().unwrap()
+    reach.handshake.as_mut().unwrap().as_mut().unwrap()
 }
 
 /// The only finding that is not in order has this check and level, and these parts of the text and the fix.
 #[track_caller]
-fn finds(facts: &ClusterFacts, check: &str, level: Level, saw: &str, fix: &str) {
+fn finds(facts: &ClusterFacts, check: &str, level: Level, message: &str, fix: &str) {
     let found = diagnose(facts);
     let bad: Vec<&Finding> = found
         .iter()
@@ -94,7 +94,7 @@ fn finds(facts: &ClusterFacts, check: &str, level: Level, saw: &str, fix: &str) 
         .collect();
     let [bad] = bad.as_slice() else { panic!("{bad:#?}") };
     assert!(
-        (bad.check, bad.level) == (check, level) && bad.saw.contains(saw),
+        (bad.check, bad.level) == (check, level) && bad.message.contains(message),
         "{bad:?}"
     );
     let lines = bad
@@ -183,12 +183,12 @@ fn the_step_that_fails_is_the_one_that_is_reported() {
         ("no route", "curl -v https://eu-1:6443/livez"),
     ] {
         let facts = unreached(|reach| {
-            (reach.connected, reach.greeted, reach.answered) = (Some(Err(failure.into())), None, None);
+            (reach.connected, reach.handshake, reach.answered) = (Some(Err(failure.into())), None, None);
         });
         finds(&facts, "connection", problem, failure, advice);
     }
     let silent = "no answer (waited for 2 s)";
-    let hangs = unreached(|reach| (reach.greeted, reach.answered) = (Some(Err(silent.into())), None));
+    let hangs = unreached(|reach| (reach.handshake, reach.answered) = (Some(Err(silent.into())), None));
     finds(&hangs, "tls", problem, silent, "restart the API server");
     let hangs = unreached(|reach| reach.answered = Some(Err(silent.into())));
     finds(&hangs, "answer", problem, silent, "restart the API server");
@@ -234,7 +234,7 @@ fn a_request_is_verified_unless_the_certificate_is_known_to_be_good() {
 
 #[test]
 fn certificates_and_tokens_are_reported_in_time() {
-    for (day, level, saw) in [
+    for (day, level, message) in [
         (
             1_013,
             Level::Warning,
@@ -244,7 +244,7 @@ fn certificates_and_tokens_are_reported_in_time() {
     ] {
         let mut facts = well();
         tls(reach(&mut facts)).expires = Some(at(day * DAY));
-        finds(&facts, "tls", level, saw, "kubeadm certs renew");
+        finds(&facts, "tls", level, message, "kubeadm certs renew");
     }
     let credential = |change: fn(&mut Credential)| {
         let mut facts = well();
@@ -260,12 +260,12 @@ fn certificates_and_tokens_are_reported_in_time() {
         "renew the credentials",
     );
     let expired = credential(|credential| credential.certificate_expires = Some(at(998 * DAY)));
-    let saw = "the client certificate has expired 2 days ago";
+    let message = "the client certificate has expired 2 days ago";
     finds(
         &expired,
         "credentials",
         Level::Problem,
-        saw,
+        message,
         "renew the credentials",
     );
     let none = credential(|credential| credential.none = true);
@@ -290,7 +290,7 @@ fn clocks_are_reported_from_five_seconds_and_break_things_at_a_minute() {
     for ahead in [-5, 0, 5] {
         fine(&skewed(ahead));
     }
-    for (ahead, level, saw) in [
+    for (ahead, level, message) in [
         (
             6,
             Level::Warning,
@@ -304,7 +304,13 @@ fn clocks_are_reported_from_five_seconds_and_break_things_at_a_minute() {
         (-60, Level::Problem, "60 seconds behind"),
         (3600, Level::Problem, "60 minutes ahead"),
     ] {
-        finds(&skewed(ahead), "clock", level, saw, "timedatectl set-ntp true");
+        finds(
+            &skewed(ahead),
+            "clock",
+            level,
+            message,
+            "timedatectl set-ntp true",
+        );
     }
 }
 
@@ -370,10 +376,17 @@ fn the_table_of_the_provider_goes_first() {
     };
     let mut suspended = with(unreached(|_| {}));
     (suspended.state, suspended.reason) = ("Suspended".into(), Some("its node is stopped".into()));
-    let saw = "suspended: its node is stopped";
-    finds(&suspended, "state", Level::Warning, saw, "podman start 'a b'");
-    let (level, cause, saw) = (Level::Problem, "x", "no Secret".to_owned());
-    suspended.obstacle = Some((Obstacle { level, cause, saw }, None));
+    let message = "suspended: its node is stopped";
+    finds(&suspended, "state", Level::Warning, message, "podman start 'a b'");
+    let (level, cause, message) = (Level::Problem, "x", "no Secret".to_owned());
+    suspended.obstacle = Some((
+        Obstacle {
+            level,
+            cause,
+            message,
+        },
+        None,
+    ));
     finds(&suspended, "state", Level::Problem, "suspended: no Secret", "");
     let refused = with(unreached(|reach| {
         reach.connected = Some(Err("connection refused".into()))
@@ -390,12 +403,12 @@ fn the_table_of_the_provider_goes_first() {
     fine(&soon);
     let mut weak = with(well());
     weak.api.as_mut().unwrap().rights[0].denied = Ok(vec!["list".into()]);
-    let saw = "may not list configmaps in all namespaces (403)";
+    let message = "may not list configmaps in all namespaces (403)";
     finds(
         &weak,
         "rights",
         Level::Problem,
-        saw,
+        message,
         "add configmaps with get,list to rules.yaml",
     );
     weak.doctor = Arc::new(NoDoctor);
@@ -403,7 +416,7 @@ fn the_table_of_the_provider_goes_first() {
         &weak,
         "rights",
         Level::Problem,
-        saw,
+        message,
         "or choose one namespace with --in-namespace: kubectl --context CONTEXT create",
     );
     weak.api.as_mut().unwrap().namespace = Some("a".into());
@@ -441,7 +454,7 @@ fn versions_beyond_those_that_are_tested_a_slow_answer_and_a_proxy_are_reported(
     let connection = facts.connection.as_mut().unwrap();
     (connection.reach, connection.proxied) = (None, true);
     fine(&facts);
-    assert!(diagnose(&facts)[0].saw.contains("by a proxy"));
+    assert!(diagnose(&facts)[0].message.contains("by a proxy"));
 }
 
 /// The constant must match the table in STABILITY.md. A published package does not have that file.

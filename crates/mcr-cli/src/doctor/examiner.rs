@@ -1,4 +1,4 @@
-//! The requests and connections that the engine makes for providers.
+//! The requests and connections that `mcr doctor` makes on behalf of providers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,9 +16,9 @@ use super::{
     target::{self, Target},
 };
 
-/// What the engine does for providers.
+/// The [`Examiner`] of the command. Its settings come from the flags.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct CommandExaminer {
     /// The limit of a request, and of each step of a connection.
     pub(super) limit: Duration,
     /// The addresses that untrusted kubeconfigs may name.
@@ -27,8 +27,8 @@ pub(super) struct Asking {
     pub(super) proxies: Option<Arc<ProxyEnvironment>>,
 }
 
-impl Asking {
-    /// The connection to a target, step by step.
+impl CommandExaminer {
+    /// Connects to a target step by step.
     pub(super) async fn connection(&self, target: &Target) -> Connection {
         let mut target = target.clone();
         let server = target.address.parse().ok();
@@ -42,7 +42,7 @@ impl Asking {
     }
 }
 
-impl Examiner for Asking {
+impl Examiner for CommandExaminer {
     fn limit(&self) -> Duration {
         self.limit
     }

@@ -12,24 +12,26 @@ use crate::{
     output::printable,
 };
 
-/// A finding without a fix, which is in order.
-pub(super) fn ok(check: &'static str, saw: impl Into<String>) -> Finding {
+/// A finding of level `Ok`, without a fix.
+pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Finding {
     Finding {
         check,
         level: Level::Ok,
-        saw: saw.into(),
+        message: message.into(),
         fix: None,
     }
 }
 
-/// A finding with its subject.
+/// A finding with the provider and the cluster that it is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Row {
     provider: Option<String>,
     cluster: Option<String>,
     check: &'static str,
     pub(super) result: Level,
-    saw: String,
+    /// Keeps the name that it has in the JSON output of earlier versions.
+    #[serde(rename = "saw")]
+    message: String,
     fix: Option<String>,
     #[serde(skip)]
     fix_lines: Vec<String>,
@@ -43,7 +45,7 @@ impl Row {
             cluster: cluster.map(str::to_owned),
             check: finding.check,
             result: finding.level,
-            saw: finding.saw,
+            message: finding.message,
             fix: Some(fix_lines.join(" ")).filter(|fix| !fix.is_empty()),
             fix_lines,
         }
@@ -77,14 +79,14 @@ impl Findings {
     }
 
     pub(super) fn text(&self, colours: Colours) -> String {
-        let (mut text, mut of) = (String::new(), None);
+        let (mut text, mut last_title) = (String::new(), None);
         for row in &self.findings {
             let title = row.title();
-            if let Some(title) = title.as_ref().filter(|_| of != title) {
+            if let Some(title) = title.as_ref().filter(|_| last_title != title) {
                 let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), title));
             }
-            of = title;
-            text.push_str(&level::line(row.result, row.check, &row.saw, colours));
+            last_title = title;
+            text.push_str(&level::line(row.result, row.check, &row.message, colours));
             for (number, line) in row.fix_lines.iter().enumerate() {
                 let before = if number == 0 { "fix: " } else { "     " };
                 let _ = writeln!(text, "{:24}{before}{}", "", printable(line));
@@ -106,7 +108,7 @@ mod tests {
             let finding = Finding {
                 check: "dns",
                 level,
-                saw: "seen\x1b".into(),
+                message: "seen\x1b".into(),
                 fix: fix.map(|action| plain(action, "id")),
             };
             Row::new(Some("file"), cluster, finding)

@@ -2,7 +2,7 @@
 
 use mcr_core::doctor::{Advice, Doctor, Fault, Fix, Values};
 
-/// The advice on faults for which a provider has none. `request PATH` stands for a command that sends this request.
+/// The advice on faults on which a provider has none. `request PATH` stands for a command that sends this request.
 pub(super) const GENERAL: &[Advice] = &[
     Advice::new(
         Fault::Address,
@@ -56,7 +56,7 @@ pub(super) const GENERAL: &[Advice] = &[
     Advice::new(Fault::Unanswered, "", "", "request /version"),
 ];
 
-/// The first row of a provider's table, or else of the general one, that fits.
+/// The first row that fits, of the provider's table or else of the general table.
 fn find(doctor: &dyn Doctor, on: Fault, reason: &str, values: &Values) -> Option<Advice> {
     let mut rows = doctor.advice().iter().chain(GENERAL);
     let fits =
@@ -92,7 +92,8 @@ pub(super) fn plain(action: &str, command: &'static str) -> Fix {
     }
 }
 
-/// The lines of a fix: commands have a line of their own, so that they can be copied. `None` if a placeholder has no value.
+/// The lines of a fix: commands have a line of their own, so that they can be copied. `None` if a placeholder has no
+/// value.
 pub(super) fn filled(fix: &Fix) -> Option<Vec<String>> {
     let action = fill(&fix.action, &fix.values, str::to_owned)?;
     let command = fill(&fix.command, &fix.values, quoted)?;

@@ -1,4 +1,4 @@
-//! `mcr doctor`: why a cluster is not there or does not work, and what to do.
+//! `mcr doctor`: why a cluster is missing or does not work, and what to do.
 //!
 //! Probes collect facts, and a diagnosis without I/O turns facts into findings.
 
@@ -28,14 +28,14 @@ use tokio_util::sync::CancellationToken;
 use self::{
     ask::GroupResource,
     diagnosis::ClusterFacts,
-    examiner::Asking,
+    examiner::CommandExaminer,
     finding::{Findings, Row},
 };
 use crate::{
     colour::Colours,
     names::Wanted,
     output::{self, Progress},
-    providers::{ClusterFlags, Linked, NoDoctor, ProviderOptions, Running, choose},
+    providers::{ClusterFlags, LinkedProvider, NoDoctor, ProviderOptions, Running, choose},
     stop, values,
 };
 
@@ -92,8 +92,8 @@ enum Format {
     Json,
 }
 
-/// Whether no problem was found.
-pub(crate) async fn run(args: DoctorArgs, linked: &[Linked]) -> anyhow::Result<bool> {
+/// Examines the clusters and prints the findings. Returns whether no problem was found.
+pub(crate) async fn run(args: DoctorArgs, linked: &[LinkedProvider]) -> anyhow::Result<bool> {
     let stop = stop::at_signal();
     let chosen = choose(&args.clusters, linked)?;
     let options = ProviderOptions::new(args.clusters.clone());
@@ -126,13 +126,15 @@ async fn examine(
     stop: &CancellationToken,
 ) -> anyhow::Result<Findings> {
     let deadline = Instant::now() + args.timeout;
-    let ask = Asking {
+    let examiner = CommandExaminer {
         proxies: options.proxies()?,
         limit: (args.timeout / 3).max(Duration::from_millis(100)),
         addresses: args.clusters.policy().address_policy(),
     };
     let mut progress = Progress::new();
-    let snapshot = running.decided(deadline, stop, |text| progress.show(text)).await;
+    let snapshot = running
+        .wait_until_known(deadline, stop, |text| progress.show(text))
+        .await;
     let known: Vec<String> = snapshot
         .clusters
         .iter()
@@ -142,12 +144,12 @@ async fn examine(
     wanted.find(&known.iter().map(String::as_str).collect::<Vec<_>>(), true)?;
 
     progress.show("examining providers");
-    let mut found = sources::providers(running, options, &ask).await;
-    let asked = |status: &ClusterStatus| wanted.means(&status.name);
+    let mut found = sources::providers(running, options, &examiner).await;
+    let asked = |status: &ClusterStatus| wanted.selects(&status.name);
     let asked_clusters: Vec<ClusterStatus> = snapshot.clusters.into_iter().filter(asked).collect();
     let all = asked_clusters.len();
     let mut examining = stream::iter(asked_clusters)
-        .map(|status| cluster(status, args, running, &ask))
+        .map(|status| cluster(status, args, running, &examiner))
         .buffered(AT_ONCE)
         .enumerate();
     progress.show(&format!("examining {all} clusters"));
@@ -157,17 +159,22 @@ async fn examine(
     }
     for name in wanted.missing() {
         progress.show(&format!("looking for {name}"));
-        found.extend(sources::missing(name, &known, running, &ask).await);
+        found.extend(sources::missing(name, &known, running, &examiner).await);
     }
     Ok(Findings::new(found))
 }
 
 /// Examines a cluster.
-async fn cluster(status: ClusterStatus, args: &DoctorArgs, running: &Running, ask: &Asking) -> Vec<Row> {
+async fn cluster(
+    status: ClusterStatus,
+    args: &DoctorArgs,
+    running: &Running,
+    examiner: &CommandExaminer,
+) -> Vec<Row> {
     let name = status.name.as_str();
     let spec = running.spec(name);
     let target = spec.as_ref().and_then(|spec| target::of(&spec.access));
-    let (doctor, described_as, received) = match running.origin(name) {
+    let (doctor, described_as, received) = match running.tap_and_name(name) {
         Some((tap, plain)) => (tap.doctor.clone(), plain, tap.received()),
         None => (Arc::new(NoDoctor) as Arc<dyn Doctor>, name, Default::default()),
     };
@@ -186,9 +193,9 @@ async fn cluster(status: ClusterStatus, args: &DoctorArgs, running: &Running, as
     let ready = is_ready.then(|| doctor.ready(&described)).flatten();
     let connection = async {
         match &target {
-            // Does not send credentials to a cluster that the fleet does not use.
+            // Credentials are not sent to a cluster that the fleet does not use.
             Some(target) if !matches!(status.state, "Broken" | "Suspended") => {
-                Some(ask.connection(target).await)
+                Some(examiner.connection(target).await)
             }
             _ => None,
         }
@@ -200,11 +207,11 @@ async fn cluster(status: ClusterStatus, args: &DoctorArgs, running: &Running, as
             .ok()
             .filter(|_| is_ready && ready.is_none())?;
         let (client, namespace) = (cluster.client(), args.in_namespace.as_deref());
-        Some(ask::api(&client, &args.wanted, &args.verbs, namespace, ask.limit).await)
+        Some(ask::api(&client, &args.wanted, &args.verbs, namespace, examiner.limit).await)
     };
     let obstacle = async {
         match status.state {
-            "Suspended" => hub::suspended(&*doctor, &values, described.reason, ask).await,
+            "Suspended" => hub::suspended(&*doctor, &values, described.reason, examiner).await,
             _ => None,
         }
     };

@@ -37,27 +37,29 @@ pub(super) struct Connection {
     pub(super) address: String,
     pub(super) host: String,
     pub(super) credential: Credential,
-    /// Whether the connection goes through a proxy, which the probe can't follow.
+    /// Whether clients reach the server through a proxy. The probe does not use the proxy.
     pub(super) proxied: bool,
     pub(super) insecure: bool,
     pub(super) reach: Option<Reach>,
 }
 
-/// How far the probe came. A step is `None` if an earlier step failed. Failures are texts for people.
+/// The results of the steps of the probe. A step is `None` if an earlier step has failed. Failures are texts for
+/// people.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reach {
     pub(super) resolved: Option<Result<Vec<IpAddr>, String>>,
     /// The error of the access policy, if it does not allow an address of the host.
     pub(super) forbidden: Option<String>,
     pub(super) connected: Option<Result<Duration, String>>,
-    pub(super) greeted: Option<Result<Tls, String>>,
+    pub(super) handshake: Option<Result<Tls, String>>,
     pub(super) answered: Option<Result<Answer, String>>,
 }
 
-/// The certificate of the server, as seen in the TLS handshake.
+/// The certificate that the server has sent in the TLS handshake.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tls {
-    /// `None` if nothing verified the certificate: the kubeconfig forbids it, or this machine has no certificate authorities.
+    /// `None` if the certificate was not verified: the kubeconfig forbids it, or this machine has no certificate
+    /// authorities.
     pub(super) verdict: Option<Verdict>,
     pub(super) expires: Option<SystemTime>,
     pub(super) valid_from: Option<SystemTime>,
@@ -82,11 +84,11 @@ pub(super) enum Bad {
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) took: Duration,
-    /// By how many seconds the clock of the server is ahead of the local one. Negative if it is behind.
+    /// How many seconds the clock of the server is ahead of the local clock. Negative if it is behind.
     pub(super) ahead: Option<i64>,
 }
 
-/// The facts about the connection to a server. A proxy is not followed.
+/// Connects to a server step by step, and returns the results. Ends at a proxy.
 pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: Duration) -> Connection {
     let reach = if target.proxied {
         None
@@ -103,12 +105,12 @@ pub(super) async fn connection(target: &Target, policy: &AddressPolicy, limit: D
     }
 }
 
-/// Adds the variable by which another program would have gone through a proxy, if a step before the first answer failed.
+/// If a step before the first answer has failed: adds the variable with which another program would have used a proxy.
 fn mention_proxy(mut reach: Reach, target: &Target) -> Reach {
     let failed = [
         reach.resolved.as_mut().and_then(|step| step.as_mut().err()),
         reach.connected.as_mut().and_then(|step| step.as_mut().err()),
-        reach.greeted.as_mut().and_then(|step| step.as_mut().err()),
+        reach.handshake.as_mut().and_then(|step| step.as_mut().err()),
     ];
     let server = target.address.parse().ok();
     let variable = server.and_then(|server| unused_proxy_variable(&server));
@@ -118,8 +120,8 @@ fn mention_proxy(mut reach: Reach, target: &Target) -> Reach {
     reach
 }
 
-/// Resolves, connects, greets with TLS and asks for the version, until one of these steps fails. Each step has the same
-/// time limit.
+/// Resolves the host, connects, makes the TLS handshake and requests the version, until one of these steps fails. Each
+/// step has the same time limit.
 async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reach {
     let mut reach = Reach::default();
     let _ = steps(&mut reach, target, policy, limit).await;
@@ -128,7 +130,7 @@ async fn reach(target: &Target, policy: &AddressPolicy, limit: Duration) -> Reac
 
 /// `None` if a step failed.
 async fn steps(reach: &mut Reach, target: &Target, policy: &AddressPolicy, limit: Duration) -> Option<()> {
-    let addresses = or_noted(&mut reach.resolved, resolve(target, limit).await)?;
+    let addresses = or_store_failure(&mut reach.resolved, resolve(target, limit).await)?;
     if target.host.parse::<IpAddr>().is_err() {
         reach.resolved = Some(Ok(addresses.iter().map(SocketAddr::ip).collect()));
     }
@@ -138,11 +140,11 @@ async fn steps(reach: &mut Reach, target: &Target, policy: &AddressPolicy, limit
             .ok()?,
         Trust::Trusted => addresses,
     };
-    let (stream, took) = or_noted(&mut reach.connected, connect(&addresses, limit).await)?;
+    let (stream, took) = or_store_failure(&mut reach.connected, connect(&addresses, limit).await)?;
     reach.connected = Some(Ok(took));
     reach.answered = Some(if target.tls {
-        let (stream, tls) = or_noted(&mut reach.greeted, greet(stream, target, limit).await)?;
-        reach.greeted = Some(Ok(tls));
+        let (stream, tls) = or_store_failure(&mut reach.handshake, greet(stream, target, limit).await)?;
+        reach.handshake = Some(Ok(tls));
         ask(stream, target, limit).await
     } else {
         ask(stream, target, limit).await
@@ -150,8 +152,8 @@ async fn steps(reach: &mut Reach, target: &Target, policy: &AddressPolicy, limit
     Some(())
 }
 
-/// The result of a step. A failure is noted.
-fn or_noted<T, S>(step: &mut Option<Result<S, String>>, result: Result<T, String>) -> Option<T> {
+/// Stores the failure of a step. Returns the result of a successful step.
+fn or_store_failure<T, S>(step: &mut Option<Result<S, String>>, result: Result<T, String>) -> Option<T> {
     result.map_err(|failure| *step = Some(Err(failure))).ok()
 }
 
@@ -194,7 +196,8 @@ fn timed_out(what: &str, limit: Duration) -> String {
     format!("{what} (waited for {})", seconds(limit))
 }
 
-/// Makes the TLS handshake. A bad certificate does not end it, because no secret is sent over this connection.
+/// Makes the TLS handshake. A bad certificate does not end the handshake, because no secret is sent over this
+/// connection.
 async fn greet(
     stream: TcpStream,
     target: &Target,
@@ -211,8 +214,8 @@ async fn greet(
         .dangerous()
         .with_custom_certificate_verifier(witness.clone())
         .with_no_client_auth();
-    let greeted = timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, stream)).await;
-    let stream = match greeted {
+    let handshake = timeout(limit, TlsConnector::from(Arc::new(config)).connect(name, stream)).await;
+    let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(explain_error(&error)),
         Err(_) => {
@@ -226,8 +229,8 @@ async fn greet(
     Ok((stream, witness.seen()))
 }
 
-/// A certificate verifier that records its verdict and accepts every certificate. Only for connections over which no
-/// secret is sent.
+/// A certificate verifier that records its verdict and accepts every certificate. Use it only for connections over
+/// which no secret is sent.
 #[derive(Debug)]
 struct Witness {
     /// `None` if nothing is to be verified, or if this machine has no certificate authorities.
@@ -241,7 +244,7 @@ impl Witness {
         let verifier = match &target.authority {
             Some(pem) => tls::verifier(&pem.as_slice().into()).ok(),
             None if target.insecure => None,
-            // As the fleet: without an authority in the kubeconfig, this machine's authorities count.
+            // As in the fleet: without an authority in the kubeconfig, the authorities of this machine count.
             None => tls::system().ok(),
         };
         Ok(Self {
@@ -271,7 +274,8 @@ impl ServerCertVerifier for Witness {
             .map(|verifier| verifier.verify_server_cert(end_entity, intermediates, name, ocsp, now));
         let (valid_from, expires) = validity(end_entity).unzip();
         let seen = Tls {
-            verdict: verified.map(|verified| verified.map_or_else(|error| bad(&error), |_| Verdict::Good)),
+            verdict: verified
+                .map(|verified| verified.map_or_else(|error| verdict_of(&error), |_| Verdict::Good)),
             expires,
             valid_from,
         };
@@ -304,7 +308,7 @@ impl ServerCertVerifier for Witness {
     }
 }
 
-fn bad(error: &rustls::Error) -> Verdict {
+fn verdict_of(error: &rustls::Error) -> Verdict {
     use CertificateError as Why;
     let why = match error {
         rustls::Error::InvalidCertificate(why) => match why {
@@ -322,7 +326,7 @@ fn bad(error: &rustls::Error) -> Verdict {
     }
 }
 
-/// Sends `GET /version` without credentials. Every answer, also a refusal, has the server's time in its `Date` header.
+/// Sends `GET /version` without credentials. Every answer, even a refusal, has the server's time in its `Date` header.
 async fn ask(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     target: &Target,
@@ -367,11 +371,11 @@ async fn ask(
     }
 }
 
-/// By how many seconds the server's clock is ahead of `now`, the time at which the answer came. `took` is the duration
+/// How many seconds the server's clock is ahead of `now`, the time at which the answer arrived. `took` is the duration
 /// of the request. HTTP dates are in whole seconds.
 fn ahead(date: &str, now: SystemTime, took: Duration) -> Option<i64> {
-    // HTTP dates end in `GMT`, which RFC 2822 has as an obsolete zone only. `+0000` is the same zone in its current
-    // form.
+    // HTTP dates end in `GMT`. RFC 2822 has that only as an obsolete zone, so it is replaced by `+0000`, which means
+    // the same.
     let server = rfc2822::DateTimeParser::new()
         .parse_timestamp(date.replace("GMT", "+0000"))
         .ok()?;
@@ -415,13 +419,13 @@ mod tests {
         let (_paused, target) = listen().await;
         let reached = reach(&target, &policy, LIMIT).await;
         assert!(matches!(reached.connected, Some(Ok(_))), "{reached:?}");
-        let paused = text(reached.greeted.unwrap().unwrap_err());
+        let paused = text(reached.handshake.unwrap().unwrap_err());
         assert!(
             paused.contains("TLS gets no answer") && paused.contains("paused"),
             "{paused}"
         );
 
-        // A server that is greeted with TLS and then sends nothing.
+        // A server that is handshake with TLS and then sends nothing.
         let (listener, target) = listen().await;
         let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = certified.signing_key.serialize_der().try_into().unwrap();
@@ -441,8 +445,8 @@ mod tests {
         let silent = text(reached.answered.unwrap().unwrap_err());
         assert!(silent.contains("GET /version gets no answer"), "{silent}");
         // The kubeconfig has no authority, so this machine's verify the certificate, as they do for the fleet.
-        let Some(Ok(tls)) = reached.greeted else {
-            panic!("it was greeted")
+        let Some(Ok(tls)) = reached.handshake else {
+            panic!("it was handshake")
         };
         assert!(
             matches!(

@@ -6,7 +6,7 @@ use mcr_core::{
 };
 
 use super::{
-    examiner::Asking,
+    examiner::CommandExaminer,
     finding::{Row, ok},
     fix::{advise, is_normal, plain},
     hub,
@@ -14,10 +14,14 @@ use super::{
 use crate::providers::{ProviderOptions, Running, Tap};
 
 /// The findings about each provider.
-pub(super) async fn providers(running: &Running, options: &ProviderOptions, ask: &Asking) -> Vec<Row> {
+pub(super) async fn providers(
+    running: &Running,
+    options: &ProviderOptions,
+    examiner: &CommandExaminer,
+) -> Vec<Row> {
     let mut found = Vec::new();
     for tap in &running.taps {
-        let findings = provider(tap, ask).await;
+        let findings = provider(tap, examiner).await;
         found.extend(
             findings
                 .into_iter()
@@ -37,17 +41,17 @@ pub(super) async fn providers(running: &Running, options: &ProviderOptions, ask:
     found
 }
 
-async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
+async fn provider(tap: &Tap, examiner: &CommandExaminer) -> Vec<Finding> {
     let doctor = &*tap.doctor;
     let hub = doctor.hub();
     let (of_hub, of_source) = futures::join!(
         async {
             match hub {
-                Some(hub) => hub::examine(hub, ask).await,
+                Some(hub) => hub::examine(hub, examiner).await,
                 None => Some(Vec::new()),
             }
         },
-        doctor.source(ask)
+        doctor.source(examiner)
     );
     let is_served = of_hub.is_some();
     let mut found = doctor.files();
@@ -57,10 +61,10 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
         .any(|finding| finding.level == Level::Problem && matches!(finding.check, "files" | "hub"));
     let received = tap.received();
     let values = doctor.values(None);
-    let problem = |saw: String, fix: Option<Fix>| Finding {
+    let problem = |message: String, fix: Option<Fix>| Finding {
         level: Level::Problem,
         fix,
-        ..ok(doctor.check(), saw)
+        ..ok(doctor.check(), message)
     };
     let clusters = received.names().len();
     let (group, api) = hub.map_or(("", ""), |hub| (hub.kind.group, hub.kind.api));
@@ -73,8 +77,8 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
         }
         (None, false) if !is_served => problem(format!("the hub does not serve {group}, {api}"), other_hub()),
         (None, false) => {
-            let saw = "it has not announced in time which clusters there are".to_owned();
-            problem(saw, Some(plain("repeat with a longer --timeout", "")))
+            let message = "it has not announced in time which clusters there are".to_owned();
+            problem(message, Some(plain("repeat with a longer --timeout", "")))
         }
         (None, true) if clusters == 1 => ok(doctor.check(), "1 cluster"),
         (None, true) if clusters > 0 => ok(doctor.check(), format!("{clusters} clusters")),
@@ -84,7 +88,7 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
             Finding {
                 level: if is_normal { Level::Ok } else { Level::Warning },
                 fix: of_provider
-                    .or_else(|| Some(elsewhere(hub?)))
+                    .or_else(|| Some(advice_without_objects(hub?)))
                     .filter(|_| !is_explained),
                 ..ok(doctor.check(), "0 clusters")
             }
@@ -94,13 +98,13 @@ async fn provider(tap: &Tap, ask: &Asking) -> Vec<Finding> {
     found
 }
 
-/// The advice if no object of a hub describes a cluster.
-fn elsewhere(hub: &Hub) -> Fix {
+/// The advice if the hub has no object that describes a cluster.
+fn advice_without_objects(hub: &Hub) -> Fix {
     let kind = &hub.kind;
-    let look = format!("list the {}s that there are", kind.kind);
+    let list_all = format!("list the {}s that there are", kind.kind);
     let action = match hub.namespaces.as_slice() {
-        [] => look,
-        _ => format!("choose another namespace with -n or -A, or {look}"),
+        [] => list_all,
+        _ => format!("choose another namespace with -n or -A, or {list_all}"),
     };
     Fix {
         command: format!("kubectl get {}.{} --all-namespaces", kind.plural, kind.group).into(),
@@ -109,15 +113,22 @@ fn elsewhere(hub: &Hub) -> Fix {
 }
 
 /// The findings about a name that no provider announces.
-pub(super) async fn missing(name: &str, known: &[String], running: &Running, ask: &Asking) -> Vec<Row> {
+pub(super) async fn missing(
+    name: &str,
+    known: &[String],
+    running: &Running,
+    examiner: &CommandExaminer,
+) -> Vec<Row> {
     let mut found = Vec::new();
     let snapshot = running.fleet.snapshot();
     for tap in &running.taps {
-        // With several providers, names of clusters begin with that of their provider, which the user may have left out.
+        // With several providers, the name of a cluster begins with the name of its provider. The user may have left
+        // that out.
         let prefix = format!("{}#", tap.name());
-        let mut findings = hub::missing(&*tap.doctor, name.strip_prefix(&prefix).unwrap_or(name), ask).await;
+        let mut findings =
+            hub::missing(&*tap.doctor, name.strip_prefix(&prefix).unwrap_or(name), examiner).await;
         let is_shown = |cluster: &&mcr_core::ClusterStatus| {
-            let origin = running.origin(&cluster.name);
+            let origin = running.tap_and_name(&cluster.name);
             let shown = cluster.properties.get(DISPLAY_NAME);
             origin.is_some_and(|(of, _)| of.name() == tap.name()) && shown.is_some_and(|shown| shown == name)
         };
@@ -149,17 +160,17 @@ fn unknown(name: &str, known: &[String]) -> Finding {
     if close.is_empty() {
         close = all.take(5).collect();
     }
-    let there = match close.as_slice() {
+    let known_names = match close.as_slice() {
         [] => "there are none".to_owned(),
         close => format!("there are {}", close.join(", ")),
     };
-    let look = "list the clusters that there are, with the same flags";
+    let action = "list the clusters that there are, with the same flags";
     Finding {
         level: Level::Problem,
-        fix: Some(plain(look, "mcr clusters")),
+        fix: Some(plain(action, "mcr clusters")),
         ..ok(
             "name",
-            format!("no provider has a cluster of this name ({there})"),
+            format!("no provider has a cluster of this name ({known_names})"),
         )
     }
 }
@@ -176,7 +187,7 @@ mod tests {
             ("elsewhere", &known[..], "(there are kind#eu-1, kind#us-1)"),
             ("elsewhere", &[], "(there are none)"),
         ] {
-            assert!(unknown(name, known).saw.ends_with(there), "{name}");
+            assert!(unknown(name, known).message.ends_with(there), "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the address and the credentials of a cluster's access, without using them.
+//! Extracts the address of a cluster's access and the properties of its credentials, without using the credentials.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use mcr_core::{
 };
 use secrecy::ExposeSecret;
 
-/// The address of a cluster's access, and the properties of its credentials. Never the credentials themselves.
+/// The address of a cluster's access, and the properties of its credentials, but not the credentials themselves.
 #[derive(Clone)]
 pub(crate) struct Target {
     /// Scheme, host, port and path.
@@ -37,7 +37,7 @@ pub(crate) struct Target {
 pub(crate) struct Credential {
     pub(crate) token_expires: Option<SystemTime>,
     pub(crate) certificate_expires: Option<SystemTime>,
-    /// The credential plugin.
+    /// The name of the credential plugin.
     pub(crate) plugin: Option<String>,
     /// Whether the access has no credential.
     pub(crate) none: bool,
@@ -60,13 +60,13 @@ pub(crate) fn of(access: &Access) -> Option<Target> {
     }
 }
 
-fn at(uri: &Uri) -> Option<Target> {
+fn target_at(uri: &Uri) -> Option<Target> {
     let tls = match uri.scheme_str()? {
         "https" => true,
         "http" => false,
         _ => return None,
     };
-    // The zone of an IPv6 address is escaped in a URL only.
+    // In a URL, the zone of an IPv6 address is escaped. Elsewhere it is not.
     let host = uri
         .host()?
         .trim_start_matches('[')
@@ -91,7 +91,7 @@ fn at(uri: &Uri) -> Option<Target> {
 }
 
 fn outlined(found: Outline, trust: Trust) -> Option<Target> {
-    let mut target = at(&found.server?.trim().parse().ok()?)?;
+    let mut target = target_at(&found.server?.trim().parse().ok()?)?;
     target.server_name = found.tls_server_name;
     target.authority = found.authority;
     target.insecure = found.insecure;
@@ -122,7 +122,7 @@ pub(crate) fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     ))
 }
 
-/// Those of the addresses of an untrusted access to which the fleet connects. An error if there are none.
+/// The addresses of an untrusted access to which the policy allows connections. An error if it forbids all of them.
 pub(crate) fn allowed(
     found: impl IntoIterator<Item = SocketAddr>,
     policy: &AddressPolicy,
@@ -203,7 +203,8 @@ users: [{name: u, user: {token: e30.eyJleHAiOjYwfQ.c2ln}}]
 
     #[test]
     fn what_the_fleet_accepts_is_read_and_a_pipe_is_not() {
-        // `kube::config::Kubeconfig` reads neither numbers as names nor as tokens, and the current context need not be the first.
+        // `kube::config::Kubeconfig` reads neither numbers as names nor as tokens, and the current context need not be
+        // the first.
         let yaml = "current-context: 1.10\nusers: [{name: 7, user: {token: 12345, client-certificate: pipe}}]\n\
                     contexts: [{name: a, context: {cluster: a}}, {name: 1.10, context: {cluster: 8, user: 7}}]\n\
                     clusters: [{name: a, cluster: {server: 'https://a'}}, {name: 8, cluster: {server: 'https://b'}}]\n";

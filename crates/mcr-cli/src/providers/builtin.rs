@@ -11,15 +11,15 @@
 
 use mcr_core::BoxError;
 
-use super::{Linked, ProviderOptions};
+use super::{LinkedProvider, ProviderOptions};
 
 macro_rules! linked {
     ($($feature:literal: $name:literal, $selects:literal, $make:expr, $about:literal;)*) => {
-        vec![$(#[cfg(feature = $feature)] Linked::new($name, $about, $selects, $make)),*]
+        vec![$(#[cfg(feature = $feature)] LinkedProvider::new($name, $about, $selects, $make)),*]
     };
 }
 
-pub(crate) fn builtin() -> Vec<Linked> {
+pub(crate) fn builtin() -> Vec<LinkedProvider> {
     linked! {
         "file": "file", false, file, "Every context of kubeconfig files is a cluster";
         "kubeconfig": "kubeconfig", false, kubeconfig, "Each Secret of the hub that holds a kubeconfig is a cluster";
@@ -38,7 +38,7 @@ pub(crate) fn builtin() -> Vec<Linked> {
     }
 }
 
-/// Gives a builder the namespace of the flags, and with `labels` their label selector.
+/// Sets the namespace of a builder from the flags, and its label selector if `labels` is given.
 macro_rules! chosen {
     ($builder:expr, $flags:expr $(, $labels:ident)?) => {{
         let (mut builder, flags) = ($builder, $flags);
@@ -71,9 +71,9 @@ async fn kubeconfig(
         .client(options.hub().await?)
         .label(flags.kubeconfig_label.as_deref().unwrap_or(SECRET_LABEL), "true")
         .key(flags.kubeconfig_key.as_deref().unwrap_or(SECRET_KEY))
-        // The plugins of another provider are not for these kubeconfigs.
+        // The flags may allow plugins for another provider, but not for these kubeconfigs.
         .access_policy(flags.policy())
-        // No events: the command only reads, and the controller's provider writes them.
+        // No events, because the command only reads. The provider in the controller writes them.
         .events(false);
     Ok(chosen!(builder, flags).build()?)
 }
@@ -85,7 +85,7 @@ async fn cluster_api(
     let flags = options.flags();
     let builder = mcr_provider_cluster_api::ClusterApiProvider::builder()
         .client(options.hub().await?)
-        // As for Secrets.
+        // The plugins of another provider are not allowed, as for Secrets.
         .access_policy(flags.policy())
         .events(false);
     Ok(chosen!(builder, flags, labels).build()?)
@@ -100,7 +100,7 @@ async fn cluster_inventory(
         mcr_provider_cluster_inventory::ClusterInventoryProvider::builder().client(options.hub().await?);
     let builder = match &flags.consumer {
         Some(consumer) => builder.consumer_secrets(consumer.as_str()),
-        // Without a provider file the inventory is shown, and no cluster can be reached.
+        // Without a provider file, the inventory can be shown, but no cluster can be reached.
         None => builder.access_providers(flags.access_providers.clone().unwrap_or_default()),
     };
     Ok(chosen!(builder, flags, labels).build()?)
@@ -111,7 +111,7 @@ async fn gardener(options: ProviderOptions) -> Result<mcr_provider_gardener::Gar
     let flags = options.flags();
     let mut builder = mcr_provider_gardener::GardenerProvider::builder()
         .client(options.hub().await?)
-        // The plugins of another provider are not for these kubeconfigs.
+        // The flags may allow plugins for another provider, but not for these kubeconfigs.
         .access_policy(flags.policy());
     if flags.viewer {
         builder = builder.viewer();

@@ -35,9 +35,9 @@ pub(crate) struct ClusterFlags {
     /// The names of kubeconfig files in folders [default: kubeconfig.yaml, *.kubeconfig and similar names]
     #[arg(long, value_name = "GLOB[,GLOB]", value_delimiter = ',')]
     pub(crate) globs: Vec<String>,
-    /// The kubeconfig file of the hub, for the providers cluster-api, cluster-inventory, gardener, kcp, kcp-initializing,
-    /// kcp-terminating, kubeconfig, namespace and single; with those of kcp the hub is the workspace of the endpoint slice or of the
-    /// WorkspaceType [default: that of kubectl]
+    /// The kubeconfig file of the hub, for the providers cluster-api, cluster-inventory, gardener, kcp,
+    /// kcp-initializing, kcp-terminating, kubeconfig, namespace and single; with those of kcp the hub is the workspace
+    /// of the endpoint slice or of the WorkspaceType [default: that of kubectl]
     #[arg(long, value_name = "PATH")]
     pub(crate) hub_kubeconfig: Option<PathBuf>,
     /// The context of the hub [default: the current one]
@@ -47,12 +47,12 @@ pub(crate) struct ClusterFlags {
     /// ClusterProfiles, Shoots or Secrets [default: that of the hub's context]
     #[arg(long, short = 'n', value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: use the Clusters, ClusterProfiles, Shoots
-    /// or Secrets of all namespaces
+    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: use the Clusters, ClusterProfiles,
+    /// Shoots or Secrets of all namespaces
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// For the providers cluster-api, cluster-inventory and gardener: use only the Clusters, ClusterProfiles or Shoots that
-    /// this label selector matches, such as env=prod
+    /// For the providers cluster-api, cluster-inventory and gardener: use only the Clusters, ClusterProfiles or Shoots
+    /// that this label selector matches, such as env=prod
     #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) selector: Option<String>,
     /// For the provider cluster-inventory: the provider file of the controller, which names a plugin for each access
@@ -75,14 +75,15 @@ pub(crate) struct ClusterFlags {
     /// For the provider kubeconfig: the key of the kubeconfig in a Secret [default: kubeconfig]
     #[arg(long, value_name = "KEY")]
     pub(crate) kubeconfig_key: Option<String>,
-    /// For the provider gardener: ask for kubeconfigs that only read, with the right to create shoots/viewerkubeconfig in
-    /// place of shoots/adminkubeconfig
+    /// For the provider gardener: ask for kubeconfigs that only read, with the right to create shoots/viewerkubeconfig
+    /// in place of shoots/adminkubeconfig
     #[arg(long)]
     pub(crate) viewer: bool,
     /// For the provider gardener: the hub is a seed; the clusters are the Shoots whose control planes run there
     #[arg(long, conflicts_with = "viewer")]
     pub(crate) seed: bool,
-    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: allow loopback addresses, such as those of kind
+    /// For the providers cluster-api, cluster-inventory, gardener and kubeconfig: allow loopback addresses, such as
+    /// those of kind
     #[arg(long)]
     pub(crate) allow_loopback: bool,
     /// Connect to clusters and hub through the proxies of the environment: HTTPS_PROXY, with the exceptions of NO_PROXY
@@ -125,7 +126,7 @@ pub(crate) enum ReadyWhen {
 }
 
 impl ClusterFlags {
-    /// The access policy for untrusted kubeconfigs, which may run no plugins.
+    /// The access policy for untrusted kubeconfigs, which may not run plugins.
     pub(crate) fn policy(&self) -> AccessPolicy {
         AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(self.allow_loopback))
     }

@@ -10,19 +10,19 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Linked, ProviderOptions, Tap, tap::explain_all};
+use super::{LinkedProvider, ProviderOptions, Tap, tap::explain_all};
 
 /// The separator between provider and cluster in a name, if there are several providers.
 const SEPARATOR: &str = "#";
-/// The pause between two checks whether all clusters are decided. The fleet has no events for some of the changes.
-const LOOK: Duration = Duration::from_millis(50);
+/// The pause between two checks whether the state of all clusters is known. Some changes of the fleet cause no event.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A running fleet.
 pub(crate) struct Running {
     pub(crate) fleet: Fleet,
     pub(crate) taps: Vec<Tap>,
     /// Providers that could not be built, and the reasons.
-    pub(crate) failed: Vec<(Linked, String)>,
+    pub(crate) failed: Vec<(LinkedProvider, String)>,
     options: ProviderOptions,
     merged: bool,
     stop: DropGuard,
@@ -30,7 +30,7 @@ pub(crate) struct Running {
 }
 
 /// Starts a fleet over these providers. A provider that can't be built is left out and listed in `failed`.
-pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyhow::Result<Running> {
+pub(crate) async fn start(chosen: Vec<LinkedProvider>, options: ProviderOptions) -> anyhow::Result<Running> {
     let merged = chosen.len() > 1;
     let mut taps = Vec::new();
     let mut failed = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyh
         .transport(|transport| transport.proxies = proxies)
         .settings(|settings| {
             settings.access_policy = options.access_policy();
-            // Only to be shown: each name is shown, with the cluster that it is another name of.
+            // So that every name is shown, even if its cluster is in the fleet under another name.
             settings.allow_duplicates = true;
             settings.drain_grace = Duration::from_secs(1);
             settings.reconnect_cap = Duration::from_secs(5);
@@ -84,8 +84,8 @@ pub(crate) async fn start(chosen: Vec<Linked>, options: ProviderOptions) -> anyh
 }
 
 impl Running {
-    /// Splits the name of a cluster into its provider and its name there.
-    pub(crate) fn origin<'a>(&'a self, cluster: &'a str) -> Option<(&'a Tap, &'a str)> {
+    /// The provider of a cluster, and the provider's own name for the cluster.
+    pub(crate) fn tap_and_name<'a>(&'a self, cluster: &'a str) -> Option<(&'a Tap, &'a str)> {
         use mcr_core::Provider;
         if !self.merged {
             return self.taps.first().map(|tap| (tap, cluster));
@@ -95,8 +95,8 @@ impl Running {
         Some((tap, rest))
     }
 
-    /// The name that a provider's cluster has in the fleet.
-    fn shown(&self, tap: &Tap, cluster: &str) -> String {
+    /// The fleet's name for a cluster of a provider.
+    fn fleet_name(&self, tap: &Tap, cluster: &str) -> String {
         use mcr_core::Provider;
         if self.merged {
             format!("{}{SEPARATOR}{cluster}", tap.name())
@@ -106,13 +106,13 @@ impl Running {
     }
 
     pub(crate) fn spec(&self, cluster: &str) -> Option<ClusterSpec> {
-        let (tap, name) = self.origin(cluster)?;
+        let (tap, name) = self.tap_and_name(cluster)?;
         tap.received().specs.remove(name)
     }
 
-    /// The providers and clusters that are not decided yet, as text for people. `None` once each provider is synced or
+    /// The providers and clusters that are still pending, as text for people. `None` once each provider is synced or
     /// has failed, and no cluster is Discovered or Connecting.
-    pub(crate) fn undecided(&self, snapshot: &FleetSnapshot) -> Option<String> {
+    pub(crate) fn pending(&self, snapshot: &FleetSnapshot) -> Option<String> {
         use mcr_core::Provider;
         if let Some(tap) = self.taps.iter().find(|tap| !tap.has_reported()) {
             return Some(format!("asking provider {}", tap.name()));
@@ -125,7 +125,7 @@ impl Running {
         };
         let announced = self.taps.iter().flat_map(|tap| {
             let names = tap.received().names();
-            names.into_iter().map(|name| self.shown(tap, &name))
+            names.into_iter().map(|name| self.fleet_name(tap, &name))
         });
         let coming = announced.filter(|name| !there(name)).count();
         let waiting = |state: &str| matches!(state, "Discovered" | "Connecting");
@@ -145,19 +145,19 @@ impl Running {
         }
     }
 
-    /// Waits until nothing is undecided, at most until the deadline or until `stop` is cancelled.
-    pub(crate) async fn decided(
+    /// Waits until nothing is pending. Stops at the deadline, or when `stop` is cancelled.
+    pub(crate) async fn wait_until_known(
         &self,
         deadline: Instant,
         stop: &CancellationToken,
         mut progress: impl FnMut(&str),
     ) -> FleetSnapshot {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            look.tick().await;
+            checks.tick().await;
             let snapshot = self.fleet.snapshot();
-            match self.undecided(&snapshot) {
+            match self.pending(&snapshot) {
                 Some(text) if Instant::now() < deadline && !stop.is_cancelled() => progress(&text),
                 _ => return snapshot,
             }

@@ -19,15 +19,15 @@ type Make =
 
 /// A provider that `--provider` can choose.
 #[derive(Clone)]
-pub(crate) struct Linked {
+pub(crate) struct LinkedProvider {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// Whether it selects clusters with `--selector`.
+    /// Whether the provider supports `--selector`.
     pub(crate) selects: bool,
     make: Make,
 }
 
-impl Linked {
+impl LinkedProvider {
     pub(crate) fn new<M, F, P>(
         name: impl Into<String>,
         about: impl Into<String>,
@@ -55,15 +55,15 @@ impl Linked {
     }
 }
 
-impl fmt::Debug for Linked {
+impl fmt::Debug for LinkedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Linked")
+        f.debug_struct("LinkedProvider")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
 
-/// The options of the command line for providers. The function that builds a provider gets them.
+/// The options on the command line that are for providers. The function that builds a provider gets them.
 #[derive(Debug, Clone)]
 pub struct ProviderOptions(Arc<Inner>);
 
@@ -104,24 +104,25 @@ impl ProviderOptions {
         self.0.options.get(key).map(String::as_str)
     }
 
-    /// The access policy for untrusted kubeconfigs. The fleet uses the same policy. It allows the plugins of
-    /// `--clusterprofile-provider-file` and no others.
+    /// The access policy for untrusted kubeconfigs, which is also the fleet's. It allows only the plugins of
+    /// `--clusterprofile-provider-file`.
     pub fn access_policy(&self) -> AccessPolicy {
         self.0.flags.fleet_policy()
     }
 
-    /// The proxies of the environment, with `--proxy-from-env`.
+    /// The proxies that the environment names, if `--proxy-from-env` is set.
     ///
     /// # Errors
-    /// If a variable has no URL of a proxy.
+    /// If a variable does not contain the URL of a proxy.
     pub(crate) fn proxies(&self) -> Result<Option<Arc<ProxyEnvironment>>, AccessError> {
         let wanted = self.0.flags.proxy_from_env;
         let proxies = wanted.then(ProxyEnvironment::from_env).transpose()?;
         Ok(proxies.map(Arc::new))
     }
 
-    /// A client of the hub: the cluster of `--hub-kubeconfig` and `--hub-context`, or else the one that kubectl would
-    /// use, or else the cluster of the pod in which this program runs. All callers share one connection.
+    /// A client of the hub. The hub is the cluster of `--hub-kubeconfig` and `--hub-context`, otherwise the cluster
+    /// that kubectl would use, otherwise the cluster of the pod in which this program runs. All callers share one
+    /// connection.
     ///
     /// # Errors
     /// If there is no such context, or the hub does not answer.
@@ -131,7 +132,7 @@ impl ProviderOptions {
             let (name, access) = hub(flags).await?;
             Session::open(&name, access, HUB_WITHIN, self.proxies()?).await
         });
-        self.noted(session.await).map(Session::client)
+        self.note_hub_error(session.await).map(Session::client)
     }
 
     /// The access of the hub, for a provider that connects to it through the fleet.
@@ -139,10 +140,10 @@ impl ProviderOptions {
     /// # Errors
     /// If there is no such context.
     pub async fn hub_access(&self) -> Result<Access, BoxError> {
-        Ok(self.noted(hub(&self.0.flags).await)?.1)
+        Ok(self.note_hub_error(hub(&self.0.flags).await)?.1)
     }
 
-    fn noted<T>(&self, result: anyhow::Result<T>) -> Result<T, BoxError> {
+    fn note_hub_error<T>(&self, result: anyhow::Result<T>) -> Result<T, BoxError> {
         result.map_err(|error| {
             *self.0.hub_error.lock() = Some(error.to_string());
             error.into()
@@ -154,7 +155,7 @@ impl ProviderOptions {
         self.0.hub_error.lock().clone()
     }
 
-    /// Closes the connection to the hub, if this is its last user.
+    /// Closes the connection to the hub, if nobody else uses it.
     pub(crate) async fn close(self) {
         if let Some(mut inner) = Arc::into_inner(self.0)
             && let Some(session) = inner.hub.take()
@@ -165,7 +166,7 @@ impl ProviderOptions {
 }
 
 /// Finds the chosen providers.
-pub(crate) fn choose(flags: &ClusterFlags, linked: &[Linked]) -> anyhow::Result<Vec<Linked>> {
+pub(crate) fn choose(flags: &ClusterFlags, linked: &[LinkedProvider]) -> anyhow::Result<Vec<LinkedProvider>> {
     let mut chosen = Vec::new();
     for name in flags.chosen() {
         match linked.iter().find(|linked| linked.name == name) {

@@ -10,5 +10,5 @@ pub(crate) use builtin::builtin;
 pub(crate) use flags::{ClusterFlags, ReadyWhen};
 pub(crate) use fleet::{Running, start};
 pub use linked::ProviderOptions;
-pub(crate) use linked::{Linked, choose};
+pub(crate) use linked::{LinkedProvider, choose};
 pub(crate) use tap::{NoDoctor, Tap};

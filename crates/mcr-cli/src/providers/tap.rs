@@ -1,4 +1,4 @@
-//! Records the announcements of a provider without changing them.
+//! Records the announcements of a provider, and passes them on unchanged.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub(crate) struct Tap {
     name: Arc<str>,
-    /// Always the same one, because it may keep what it has found.
+    /// Created once, because a doctor may remember what it has found.
     pub(crate) doctor: Arc<dyn Doctor>,
     provider: Arc<dyn Provider>,
     received: Arc<Mutex<Received>>,
@@ -29,14 +29,14 @@ pub(crate) struct Tap {
 pub(crate) struct Received {
     /// The specs, by the provider's own names.
     pub(crate) specs: BTreeMap<String, ClusterSpec>,
-    /// The faulty object or file, and its error.
+    /// The faulty object or file of each broken cluster, and the error.
     pub(crate) broken: BTreeMap<String, (String, String)>,
     pub(crate) synced: bool,
     /// Why the last discovery ended, if it has ended.
     pub(crate) error: Option<String>,
 }
 
-/// Of a provider that brings none.
+/// For providers without a doctor of their own.
 pub(crate) struct NoDoctor;
 
 impl Doctor for NoDoctor {
@@ -118,7 +118,7 @@ impl Provider for Tap {
                 Ok(change) => received.lock().apply(change),
                 Err(error) => received.lock().error = Some(explain_all(error.as_ref())),
             });
-        // A discovery that ends by itself has failed, too.
+        // A discovery that ends without an error has failed, too.
         let end = stream::once(async move {
             let (received, stop) = ended;
             if !stop.is_cancelled() {
@@ -136,7 +136,7 @@ impl Provider for Tap {
     }
 }
 
-/// The text of a provider's error, with its cause if the text does not contain it.
+/// The text of a provider's error, with its cause if the text does not contain the cause already.
 pub(crate) fn explain_all(error: &(dyn std::error::Error + 'static)) -> String {
     let text = error.to_string();
     let cause = explain_error(error);

@@ -38,7 +38,7 @@ pub(super) const WITHIN: Duration = Duration::from_secs(15);
 /// The limit for the write of an object.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The cluster for which the Secret is made.
+/// The cluster that the Secret gives access to.
 pub(super) struct Member {
     client: Client,
 }
@@ -54,7 +54,7 @@ impl Member {
         Self { client }
     }
 
-    /// Writes the ServiceAccount and its rights.
+    /// Writes the ServiceAccount and its role.
     pub(super) async fn write(&self, plan: &Plan) -> anyhow::Result<()> {
         self.namespace_is_there(plan).await?;
         self.role_is_ours(plan).await?;
@@ -96,7 +96,7 @@ impl Member {
                  with --remote-namespace",
                 plan.member
             ),
-            // A user who may not read namespaces may still write in one.
+            // A user who may not read namespaces may still be allowed to write into one.
             Err(error) if is_forbidden(&error) => Ok(()),
             Err(error) => bail!("namespace {name} in {}: {}", plan.member, text_of(&error)),
         }
@@ -110,8 +110,8 @@ impl Member {
         let found = match api(&self.client, &role).get_opt(&plan.role).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(()),
-            // A user who may not read roles may still write them. The apply then fails on a conflict with another
-            // manager.
+            // A user who may not read roles may still be allowed to write them. Then the apply fails if another
+            // manager owns the role.
             Err(error) if is_forbidden(&error) => return Ok(()),
             Err(error) => bail!("{}: {}; nothing was written", shown(&role), text_of(&error)),
         };
@@ -128,8 +128,8 @@ impl Member {
         Ok(())
     }
 
-    /// Fails if this command has made the binding for another Secret, whose account would lose its rights. Notes if one of the other
-    /// kind still grants rights.
+    /// Fails if this command has made the binding for another Secret: the account of that Secret would lose its
+    /// rights. Prints a note if a binding of the other kind still grants rights.
     async fn binding_is_ours(&self, plan: &Plan) -> anyhow::Result<()> {
         let Some(planned) = objects::rbac(plan).pop() else {
             return Ok(());
@@ -155,7 +155,7 @@ impl Member {
         Ok(())
     }
 
-    /// The binding of the Secret's name. `None` if it is not there, or if the user may not read it.
+    /// The existing binding of this name. `None` if it does not exist, or if the user may not read it.
     async fn binding(&self, plan: &Plan, binding: &Value) -> anyhow::Result<Option<DynamicObject>> {
         match api(&self.client, binding).get_opt(&plan.binding()).await {
             Err(error) if !is_forbidden(&error) => {
@@ -165,8 +165,8 @@ impl Member {
         }
     }
 
-    /// Asks the cluster whose token a rotation replaces, and decides. Writes nothing. Fails if the account is gone: a rotation must not
-    /// make a new one.
+    /// Asks the cluster which account the token of a rotation belongs to, and plans the rotation. Writes nothing.
+    /// Fails if the account is gone, because a rotation must not create a new one.
     pub(super) async fn decide(&self, args: &CreateArgs, plan: &mut Plan) -> anyhow::Result<()> {
         let reviewed = self.review(plan).await;
         let namespace = reviewed
@@ -192,8 +192,8 @@ impl Member {
         }
     }
 
-    /// The ServiceAccount of the token that is replaced, as the API server knows it. `None` if it does not recognize the token, or if the
-    /// user may not ask.
+    /// The ServiceAccount of the token that is replaced, according to the API server. `None` if the server does not
+    /// recognise the token, or if the user may not ask.
     async fn review(&self, plan: &Plan) -> Option<Account> {
         let review = TokenReview {
             spec: TokenReviewSpec {
@@ -241,8 +241,8 @@ impl Member {
     }
 }
 
-/// The ServiceAccount that a review has recognized. The token of a Pod proves nothing: it ends with the Pod, and in exchange for it there
-/// would be one that stays.
+/// The ServiceAccount that a token review has recognised. `None` for the token of a Pod: it is only valid as long as
+/// the Pod exists, and must not be exchanged for one that stays valid.
 fn account_of(review: TokenReviewStatus) -> Option<Account> {
     let user = review.user.filter(|_| review.authenticated == Some(true))?;
     let bound = |key: &String| key.starts_with("authentication.kubernetes.io/pod-");
@@ -257,7 +257,7 @@ fn account_of(review: TokenReviewStatus) -> Option<Account> {
     (values::is_dns_label(&namespace) && values::is_subdomain(&name)).then_some((namespace, name))
 }
 
-/// Checks that the cluster accepts the token, at the address that works from this machine.
+/// Checks that the cluster accepts the token. Uses the address that works from this machine.
 pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
     let access = KubeconfigAccess::new(document::kubeconfig(plan, token, true)?, Trust::Trusted);
     let session = Session::open(&plan.member, Access::from(access), WITHIN, None)
@@ -272,7 +272,7 @@ pub(super) async fn try_token(plan: &Plan, token: &str) -> anyhow::Result<()> {
     session.close().await;
     let user = match answer {
         Ok(Ok(review)) => review.status.and_then(|status| status.user_info?.username),
-        // An API server that is too old for this request, or forbids it, has accepted the token nevertheless.
+        // This API server does not support the request, or forbids it. It has accepted the token nevertheless.
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => return Ok(()),
         Ok(Err(error)) => bail!(
             "the fresh token was tried, and does not work: {}",
@@ -307,7 +307,7 @@ impl Hub {
         }
     }
 
-    /// The existing Secret, if it describes a cluster.
+    /// The existing Secret, if it has the label of a cluster's Secret.
     pub(super) async fn found(&self, plan: &Plan) -> anyhow::Result<Option<Secret>> {
         let place = format!(
             "Secret {}/{} in the hub ({})",
@@ -361,7 +361,7 @@ impl Hub {
             let patch = Patch::Merge(objects::fresh_token(plan, kubeconfig));
             self.secrets.patch(&plan.name, &params, &patch).await.map(drop)
         } else {
-            // Forced, because the flags decide about this field, whichever manager wrote it before.
+            // Forced, because the flags decide about this field, even if another manager has written it.
             let params = PatchParams::apply(MANAGER).force();
             apply_with(&self.client, &objects::secret(plan, kubeconfig), &params).await
         };
@@ -393,7 +393,7 @@ fn is_ours(object: &DynamicObject) -> bool {
     managers.any(|fields| fields.manager.as_deref() == Some(MANAGER))
 }
 
-/// Applies an object. Fails if other field managers own fields of it with other values.
+/// Applies an object. Fails if other field managers own fields of the object with other values.
 async fn apply(client: &Client, object: &Value) -> Result<(), kube::Error> {
     apply_with(client, object, &PatchParams::apply(MANAGER)).await
 }
@@ -420,7 +420,7 @@ fn api(client: &Client, object: &Value) -> Api<DynamicObject> {
         version: version.to_owned(),
         api_version: text("apiVersion").to_owned(),
         kind: text("kind").to_owned(),
-        // The kinds that are written here have regular plurals.
+        // All kinds that this command writes have regular plurals.
         plural: format!("{}s", text("kind").to_lowercase()),
     };
     match object["metadata"]["namespace"].as_str() {

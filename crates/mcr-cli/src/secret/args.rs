@@ -1,4 +1,4 @@
-//! The flags: those of the script of Go's multicluster-runtime, and some more.
+//! The flags: those of the script in Go's multicluster-runtime, and some more.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -55,7 +55,8 @@ pub(crate) struct CreateArgs {
     /// Write no role and no binding, because the rights are granted elsewhere
     #[arg(long, conflicts_with = "rotate")]
     pub(super) skip_create_rbac: bool,
-    /// The address by which controllers reach the cluster [default: that of the context; with --rotate, the one it was made with]
+    /// The address by which controllers reach the cluster [default: that of the context; with --rotate, the one it was
+    /// made with]
     #[arg(long, value_name = "URL")]
     pub(super) server: Option<Uri>,
     /// The lifetime of the token, at least 10m; an API server may give less

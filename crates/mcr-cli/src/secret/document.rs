@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::plan::{Plan, base64};
 
-/// A kubeconfig with one context, named like the Secret. All data is inline, so that it works as an untrusted
-/// kubeconfig. `here`: for this machine, to try the token.
+/// A kubeconfig with one context, which has the name of the Secret. All data is inline, so that the kubeconfig can be
+/// used as an untrusted one. With `here`, it has the address and the proxy for this machine, to test the token.
 pub(super) fn kubeconfig(plan: &Plan, token: &str, here: bool) -> anyhow::Result<String> {
     let name = &plan.name;
     let mut cluster = json!({

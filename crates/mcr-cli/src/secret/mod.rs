@@ -1,4 +1,5 @@
-//! `mcr kubeconfig-secret create`: a ServiceAccount with few rights in one cluster, and a Secret with its kubeconfig in another.
+//! `mcr kubeconfig-secret create`: a ServiceAccount with few rights in one cluster, and a Secret with its kubeconfig in
+//! another.
 
 mod apply;
 mod args;
@@ -21,8 +22,8 @@ use self::{
 };
 use crate::{contexts::Contexts, doctor::target, output, session::Session, values::short};
 
-/// Runs the command. It first makes all checks that write nothing, then writes to the member, and last to the hub. So after
-/// any failure no Secret describes a cluster that does not work.
+/// Runs the command. It makes all checks that write nothing first, then writes to the member cluster, and finally to
+/// the hub. So no failure leaves a Secret for a cluster that does not work.
 pub(crate) async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let contexts = Contexts::read(args.kubeconfig.as_deref())?;
     let (member, member_access) = contexts.named("--context", &args.context)?;
@@ -92,7 +93,7 @@ async fn with_member(args: &CreateArgs, plan: &mut Plan, hub: &Hub, client: Clie
         .expires
         .duration_since(std::time::SystemTime::now())
         .unwrap_or_default();
-    // A token that is shorter by less than a minute counts as full length, because the request takes time too.
+    // A token that is shorter by less than a minute counts as long enough, because the request takes time too.
     if lifetime + Duration::from_secs(60) < plan.lifetime {
         eprintln!(
             "note: {} was asked for, and the API server gave a token that is valid for {}; repeat with --rotate before it expires",
@@ -118,7 +119,7 @@ async fn with_member(args: &CreateArgs, plan: &mut Plan, hub: &Hub, client: Clie
     Ok(())
 }
 
-/// Warns about parts that a controller with default settings would not accept.
+/// Warns about parts of the kubeconfig that a controller with default settings would not accept.
 async fn warn(plan: &Plan) {
     let Ok(text) = document::kubeconfig(plan, "a-token", false) else {
         return;
@@ -127,7 +128,7 @@ async fn warn(plan: &Plan) {
     let policy = AccessPolicy::default();
     let admitted = access.parse().and_then(|parsed| policy.admit(&parsed));
     let mut refused = admitted.err().map(|error| error.to_string());
-    // An address was checked above. A host name may resolve to a refused address.
+    // Addresses were checked above. A host name may resolve to an address that is refused.
     if refused.is_none()
         && let Some(target) = target::of(&access.into())
         && let Ok(Ok(found)) = tokio::time::timeout(

@@ -1,4 +1,4 @@
-//! The objects, as they are applied and shown.
+//! The Kubernetes objects, as the command applies and shows them.
 
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
@@ -10,12 +10,13 @@ use super::{
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// The label of the Secrets, which is the same in Go's multicluster-runtime.
+/// The label of the Secrets. Go's multicluster-runtime uses the same.
 pub(super) const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
 
-/// The annotation of a binding with the address that the Secret got.
+/// An annotation of bindings: the address in the kubeconfig of the Secret.
 const SERVER: &str = "mcr.dev/kubeconfig-server";
-/// The annotation of a binding with the Secret that it was made for: another one can have the same name.
+/// An annotation of bindings: the Secret for which the binding was made. A binding for another Secret can have the
+/// same name.
 pub(super) const SECRET: &str = "mcr.dev/kubeconfig-secret";
 /// The label of roles and bindings.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -28,7 +29,7 @@ pub(super) fn account(plan: &Plan) -> Value {
     })
 }
 
-/// The role and its binding. Empty if the user manages them elsewhere.
+/// The role and its binding. Empty if the user manages the rights elsewhere.
 pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
     let Some(rules) = &plan.rules else {
         return Vec::new();
@@ -59,14 +60,15 @@ pub(super) fn rbac(plan: &Plan) -> Vec<Value> {
     ]
 }
 
-/// The bindings that may have been made for the Secret, without their content: one for all namespaces, and one for this namespace.
+/// The bindings that may have been made for the Secret, as name and kind only: one for all namespaces, and one for
+/// this namespace.
 pub(super) fn bindings(plan: &Plan, namespace: &str) -> [Value; 2] {
     [("ClusterRoleBinding", None), ("RoleBinding", Some(namespace))].map(|(kind, namespace)| {
         json!({"apiVersion": RBAC, "kind": kind, "metadata": {"name": plan.binding(), "namespace": namespace}})
     })
 }
 
-/// What this command has made for the Secret, from the annotations of a binding.
+/// What this command has made for the Secret, according to the annotations of a binding.
 pub(super) fn bound(plan: &Plan, binding: &DynamicObject) -> Option<Bound> {
     binding.labels().get(MANAGED_BY).filter(|by| *by == "mcr")?;
     let secret = binding.annotations().get(SECRET);
@@ -90,7 +92,7 @@ fn metadata(plan: &Plan) -> Value {
     json!({"name": plan.name, "namespace": plan.namespace, "labels": labels})
 }
 
-/// The Secret, as it is applied.
+/// The Secret, in the form that is applied.
 pub(super) fn secret(plan: &Plan, kubeconfig: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -101,7 +103,7 @@ pub(super) fn secret(plan: &Plan, kubeconfig: &str) -> Value {
     })
 }
 
-/// The Secret, to be read by people.
+/// The Secret, in a form that people can read.
 pub(super) fn readable_secret(plan: &Plan, kubeconfig: &str) -> Value {
     let metadata = if plan.is_rotation() {
         json!({"name": plan.name, "namespace": plan.namespace})
@@ -117,8 +119,8 @@ pub(super) fn readable_secret(plan: &Plan, kubeconfig: &str) -> Value {
     })
 }
 
-/// The patch that changes only the kubeconfig of a Secret. It has the resource version that was read, so it fails if
-/// the Secret has changed since.
+/// The patch that changes only the kubeconfig of a Secret. It contains the resource version that was read, so it fails
+/// if the Secret has changed since.
 pub(super) fn fresh_token(plan: &Plan, kubeconfig: &str) -> Value {
     json!({
         "metadata": {"resourceVersion": plan.resource_version()},

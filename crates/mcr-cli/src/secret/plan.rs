@@ -1,4 +1,4 @@
-//! Plans the writes. No I/O, except reading the files that flags and kubeconfig name.
+//! Plans the writes. No I/O, except that it reads the files that are named in flags and in the kubeconfig.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{doctor::target, values};
 
-/// The name of the ServiceAccount, as in Go's script.
+/// The name of the ServiceAccount. The same as in Go's script.
 const ACCOUNT: &str = "multicluster-kubeconfig-provider";
 /// The key in a Secret that has the kubeconfig.
 pub(super) const KEY: &str = "kubeconfig";
@@ -25,20 +25,21 @@ pub(super) const KEY: &str = "kubeconfig";
 /// The planned writes.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
-    /// The context of the cluster, and that of the hub.
+    /// The context of the member cluster.
     pub(super) member: String,
+    /// The context of the hub.
     pub(super) hub: String,
-    /// Of the Secret.
+    /// The name, the namespace and the labels of the Secret.
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) labels: Vec<(String, String)>,
-    /// Of the ServiceAccount.
+    /// The name and the namespace of the ServiceAccount.
     pub(super) account: String,
     pub(super) remote_namespace: String,
     /// The rules of the role. `None` if the user manages the rights elsewhere.
     pub(super) rules: Option<Vec<PolicyRule>>,
     pub(super) role_type: RoleType,
-    /// The name of the role. It shows who made the role, because the names of ClusterRoles are for the whole cluster.
+    /// The name of the role. It contains the name of the Secret, because ClusterRoles have no namespace.
     pub(super) role: String,
     pub(super) lifetime: Duration,
     /// The address at which controllers reach the cluster.
@@ -46,14 +47,14 @@ pub(super) struct Plan {
     pub(super) tls_server_name: Option<String>,
     /// The address at which this machine reaches the cluster, to check the token.
     pub(super) server_here: String,
-    /// The proxy by which this machine reaches the cluster. It can contain a password.
+    /// The proxy through which this machine reaches the cluster. May contain a password.
     pub(super) proxy_here: Option<SecretString>,
     pub(super) authority: Vec<u8>,
     rotation: Option<Rotation>,
 }
 
-/// The Secret that gets a fresh token. Whoever may write it chooses what it holds, so nothing of it decides whose token is requested
-/// or where it goes: it only makes a rotation fail.
+/// The Secret that gets a fresh token. Whoever may write the Secret controls its contents. So its contents never
+/// decide whose token is requested or where the token goes. They can only make a rotation fail.
 #[derive(Debug, Clone)]
 struct Rotation {
     resource_version: String,
@@ -67,7 +68,7 @@ struct Rotation {
 /// A ServiceAccount: its namespace and its name.
 pub(super) type Account = (String, String);
 
-/// What this command has made for a Secret, from the annotations of a binding.
+/// What this command has made for a Secret, according to the annotations of a binding.
 #[derive(Debug, Clone)]
 pub(super) struct Bound {
     pub(super) account: Account,
@@ -161,7 +162,8 @@ impl Plan {
         })
     }
 
-    /// Keeps the labels of the existing Secret for which there is no flag. Fails if the Secret may be another cluster's.
+    /// Keeps the labels of the existing Secret for which there is no flag. Fails if the Secret may belong to another
+    /// cluster.
     pub(super) fn repeat(&mut self, args: &CreateArgs, found: &Secret) -> anyhow::Result<()> {
         let old = described(found);
         let server = old.server.filter(|_| args.server.is_none());
@@ -178,7 +180,7 @@ impl Plan {
         bail!("unlike context {member}, the Secret {secret} has {problem}; nothing was written")
     }
 
-    /// Reads the existing Secret. What is decided is decided by [`decide`](Self::decide).
+    /// Reads the existing Secret. [`decide`](Self::decide) then plans the rotation.
     pub(super) fn rotate(&mut self, found: Option<&Secret>) -> anyhow::Result<()> {
         let (namespace, name) = (&self.namespace, &self.name);
         let Some(secret) = found else {
@@ -202,15 +204,16 @@ impl Plan {
         Ok(())
     }
 
-    /// The token that is replaced, to ask the cluster whose it is. `None` if there is none, or if the Secret has the certificate authority of
-    /// another cluster, which this one would then get the token of.
+    /// The token that is replaced, so that the cluster can be asked whose token it is. `None` if the Secret has no
+    /// token, or has the certificate authority of another cluster: then the token must not be sent to this one.
     pub(super) fn token_to_review(&self) -> Option<&SecretString> {
         let rotation = self.rotation.as_ref()?;
         rotation.old_token.as_ref().filter(|_| rotation.same_authority)
     }
 
-    /// Decides whose token a rotation requests, and for which address. `reviewed` is the account that the cluster has recognized by the
-    /// token in the Secret, and `bound` what the binding records that this command has made in the cluster for the Secret.
+    /// Decides whose token a rotation requests, and for which address. `reviewed` is the account of the token in the
+    /// Secret, as the cluster recognises it. `bound` is what this command has made for the Secret, according to the
+    /// binding in the cluster.
     pub(super) fn decide(
         &mut self,
         args: &CreateArgs,
@@ -263,7 +266,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What of the context the Secret does not get, as notes.
+    /// Notes about settings of the context that the Secret does not get.
     pub(super) fn left_out(&self) -> Option<String> {
         self.proxy_here.as_ref().map(|_| {
             format!(
@@ -305,7 +308,7 @@ impl Plan {
     }
 }
 
-/// The content of the kubeconfig in a Secret. The address is as in a plan.
+/// The contents of the kubeconfig in a Secret. The address has the form that [`Plan::server`] has.
 fn described(secret: &Secret) -> Outline {
     let text = secret.data.as_ref().and_then(|data| data.get(KEY));
     let found = text.and_then(|text| outline(&KubeconfigAccess::new(&text.0, Trust::Untrusted)));

@@ -6,12 +6,12 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize;
 
-/// The rules, as in a Role. An unknown field is an error, because a mistyped field would silently change the rights.
+/// The rules, as in a Role. An unknown field is an error, because a mistyped field would change the rights unnoticed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     rules: Vec<Rule>,
-    // The other fields of a whole Role, which are ignored.
+    // The other fields of a Role, which are ignored.
     #[serde(default, rename = "apiVersion")]
     _api_version: Option<serde_json::Value>,
     #[serde(default, rename = "kind")]
@@ -34,7 +34,7 @@ struct Rule {
     verbs: Vec<String>,
 }
 
-/// The default of Go's script: read ConfigMaps.
+/// The default rules of Go's script: read ConfigMaps.
 pub(super) fn default() -> Vec<PolicyRule> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     vec![PolicyRule {

@@ -16,7 +16,7 @@ use crate::{
     values::long,
 };
 
-/// Everything that a report has about an object.
+/// Everything that a report contains about an object.
 #[derive(Debug, Serialize)]
 pub(super) struct Explanation {
     cluster: String,
@@ -24,7 +24,7 @@ pub(super) struct Explanation {
     pub(super) problems: usize,
     warnings: usize,
     findings: Vec<Finding>,
-    /// If the process is a standby, where to ask instead.
+    /// If the process is a standby: which process to ask instead.
     #[serde(skip)]
     standby: Option<String>,
 }
@@ -32,11 +32,13 @@ pub(super) struct Explanation {
 /// One fact about the object, its cluster or a controller there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// `None`: the cluster, for all controllers.
+    /// `None`: the finding is about the cluster, and so concerns all controllers.
     controller: Option<String>,
     check: &'static str,
     result: Level,
-    saw: String,
+    /// Keeps the name that it has in the JSON output of earlier versions.
+    #[serde(rename = "saw")]
+    message: String,
 }
 
 /// Explains the state of an object at a time.
@@ -63,7 +65,7 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
         for controller in controllers {
             for gating in report.gating() {
                 if gating.controller == controller.name {
-                    // A standby reconciles nothing anyway.
+                    // Not a problem in a standby, which reconciles nothing anyway.
                     let level = if gating.kind.blocked || standby.is_none() {
                         Level::Problem
                     } else {
@@ -75,9 +77,9 @@ pub(super) fn explain(report: &Report, target: &Target, now: Timestamp) -> Expla
             explaining.controller(&controller, running(report, target, controller.name));
         }
         if row.controllers().is_empty() {
-            let saw = "no controller works on this cluster, so nothing reconciles the object; check the selectors of \
+            let message = "no controller works on this cluster, so nothing reconciles the object; check the selectors of \
                        the controllers";
-            explaining.add(None, "controllers", Level::Problem, saw);
+            explaining.add(None, "controllers", Level::Problem, message);
         }
     }
     if !target.is_known {
@@ -113,7 +115,8 @@ fn unknown(report: &Report) -> String {
     format!("the controller has no cluster of this name ({listed}); mcr doctor finds out why")
 }
 
-/// For how many seconds the object has been reconciled, if it is the reconcile of this controller that runs longest.
+/// How many seconds the reconcile of this object has been running. `None` if another reconcile of this controller runs
+/// longer, because the report shows only the longest.
 fn running(report: &Report, target: &Target, controller: &str) -> Option<u64> {
     let controllers = report.rest.get("controllers")?.as_array()?;
     let of = controllers.iter().find(|of| of["name"] == controller)?;
@@ -130,12 +133,18 @@ struct Explaining<'a> {
 }
 
 impl Explaining<'_> {
-    fn add(&mut self, controller: Option<&str>, check: &'static str, result: Level, saw: impl Into<String>) {
+    fn add(
+        &mut self,
+        controller: Option<&str>,
+        check: &'static str,
+        result: Level,
+        message: impl Into<String>,
+    ) {
         self.found.push(Finding {
             controller: controller.map(str::to_owned),
             check,
             result,
-            saw: saw.into(),
+            message: message.into(),
         });
     }
 
@@ -145,14 +154,14 @@ impl Explaining<'_> {
             "Unreachable" | "Broken" => Level::Problem,
             _ => Level::Warning,
         };
-        let mut saw = row.state.clone();
+        let mut message = row.state.clone();
         if let Some(span) = row.since.as_deref().and_then(|since| self.span(since)) {
-            let _ = write!(saw, " for {}", long(span.unsigned_abs()));
+            let _ = write!(message, " for {}", long(span.unsigned_abs()));
         }
         if let Some(reason) = &row.reason {
-            let _ = write!(saw, ": {reason}");
+            let _ = write!(message, ": {reason}");
         }
-        self.add(None, "cluster", level, saw);
+        self.add(None, "cluster", level, message);
         for warning in &row.warnings {
             self.add(None, "cluster", Level::Warning, warning.as_str());
         }
@@ -175,16 +184,17 @@ impl Explaining<'_> {
         }
     }
 
-    /// The watches of the controllers, for an object that the report does not name: it may match none of them.
+    /// The watches of the controllers. Shown if the report does not name the object, because the object may match no
+    /// watch.
     fn watched(&mut self, row: &Row) {
         let watches = row.watches();
         if !watches.is_empty() {
-            let saw = format!(
+            let message = format!(
                 "the controllers watch {}; kubectl get shows whether {} is there and matches",
                 watches.join("; "),
                 self.object
             );
-            self.add(None, "watched", Level::Ok, saw);
+            self.add(None, "watched", Level::Ok, message);
         }
     }
 
@@ -198,22 +208,22 @@ impl Explaining<'_> {
                     "blocked" => Level::Problem,
                     _ => Level::Warning,
                 };
-                let saw = format!(
+                let message = format!(
                     "kinds of this cluster: no object of the cluster is reconciled before these are listed: {}",
                     kinds.join("; ")
                 );
-                self.add(name, "kinds", level, saw);
+                self.add(name, "kinds", level, message);
             }
         }
         if of.parked {
-            let saw = "parked: the requests of the cluster wait until it answers again";
-            self.add(name, "queue", Level::Warning, saw);
+            let message = "parked: the requests of the cluster wait until it answers again";
+            self.add(name, "queue", Level::Warning, message);
         }
-        let saw = format!(
+        let message = format!(
             "{} ready, {} delayed, {} running in this cluster",
             of.ready, of.delayed, of.running
         );
-        self.add(name, "queue", Level::Ok, saw);
+        self.add(name, "queue", Level::Ok, message);
         if let Some(seconds) = running {
             let span = long(std::time::Duration::from_secs(seconds));
             self.add(
@@ -226,7 +236,8 @@ impl Explaining<'_> {
         self.failing(of);
     }
 
-    /// The failing objects that are the object, or have its name if the command line has no namespace.
+    /// The failing objects that match. If the command line has no namespace, objects of the same name in any namespace
+    /// match.
     fn failing_of<'a>(&self, of: &InController<'a>) -> Vec<Failing<'a>> {
         let known = of.failing.iter().filter(|failing| {
             let plain = failing.object.rsplit('/').next();
@@ -239,45 +250,45 @@ impl Explaining<'_> {
         let name = Some(of.name);
         let known = self.failing_of(of);
         for failing in &known {
-            let mut saw = format!("attempt {} failed: {}", failing.attempt, failing.error);
+            let mut message = format!("attempt {} failed: {}", failing.attempt, failing.error);
             if failing.object != self.object {
-                saw = format!("{}: {saw}", failing.object);
+                message = format!("{}: {message}", failing.object);
             }
             if let Some(span) = failing.since.and_then(|since| self.span(since)) {
-                let _ = write!(saw, "; failing for {}", long(span.unsigned_abs()));
+                let _ = write!(message, "; failing for {}", long(span.unsigned_abs()));
             }
-            saw.push_str(&match failing.retry_at.map(|at| self.span(at)) {
+            message.push_str(&match failing.retry_at.map(|at| self.span(at)) {
                 Some(Some(span)) if span.is_negative() => {
                     format!("; next try in {}", long(span.unsigned_abs()))
                 }
                 Some(_) => "; the next try is due".to_owned(),
                 None => "; no further try is planned before the object changes".to_owned(),
             });
-            self.add(name, "failing", Level::Problem, saw);
+            self.add(name, "failing", Level::Problem, message);
         }
         let listed = of.failing.len() as u64;
         match of.failing_count {
             _ if !known.is_empty() => {}
             None => {
-                let saw =
+                let message =
                     "this controller does not report failing objects; its version of mcr may be too old";
-                self.add(name, "failing", Level::Warning, saw);
+                self.add(name, "failing", Level::Warning, message);
             }
             Some(count) if count > listed => {
-                let saw = format!(
+                let message = format!(
                     "the report has only {listed} of {count} failing objects, and {} is not among them",
                     self.object
                 );
-                self.add(name, "failing", Level::Warning, saw);
+                self.add(name, "failing", Level::Warning, message);
             }
             Some(_) => {
-                let saw = format!("{} is not among the failing objects", self.object);
-                self.add(name, "failing", Level::Ok, saw);
+                let message = format!("{} is not among the failing objects", self.object);
+                self.add(name, "failing", Level::Ok, message);
             }
         }
     }
 
-    /// The time from a moment in a report until now.
+    /// The time between a moment in the report and now.
     fn span(&self, moment: &str) -> Option<jiff::SignedDuration> {
         let moment: Timestamp = moment.parse().ok()?;
         Some(self.now.duration_since(moment))
@@ -302,7 +313,12 @@ impl Explanation {
                 let _ = writeln!(text, "{}", colours.paint(Some(Tone::Title), &title));
             }
             of = &finding.controller;
-            text.push_str(&level::line(finding.result, finding.check, &finding.saw, colours));
+            text.push_str(&level::line(
+                finding.result,
+                finding.check,
+                &finding.message,
+                colours,
+            ));
         }
         let _ = match (self.problems, self.warnings, &self.standby) {
             (0, _, Some(_)) => Ok(()),

@@ -53,7 +53,7 @@ fn reports(explanation: &Explanation, lines: &str) {
         let controller = Some(controller.trim()).filter(|name| !name.is_empty());
         let found = explanation.findings.iter().any(|finding| {
             let result = format!("{:?}", finding.result);
-            let is_there = result == level.trim() && finding.saw.contains(part.trim());
+            let is_there = result == level.trim() && finding.message.contains(part.trim());
             finding.controller.as_deref() == controller && is_there
         });
         assert!(found, "no {line:?} in {explanation:#?}");

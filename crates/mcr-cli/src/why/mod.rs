@@ -18,7 +18,8 @@ use crate::{
 /// The flags of `mcr why`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhyArgs {
-    /// The object: CLUSTER/NAMESPACE/NAME, or CLUSTER/NAME without a namespace; the unique end of a cluster's name is enough
+    /// The object: CLUSTER/NAMESPACE/NAME, or CLUSTER/NAME without a namespace; the unique end of a cluster's name is
+    /// enough
     #[arg(value_name = "CLUSTER[/NAMESPACE]/NAME")]
     object: String,
     /// The address where the running controller serves /clusters

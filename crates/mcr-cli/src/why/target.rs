@@ -1,4 +1,4 @@
-//! The object that a command line names.
+//! The object that is named on the command line.
 
 use anyhow::bail;
 
@@ -13,13 +13,13 @@ pub(super) struct Target {
     pub(super) cluster: String,
     /// `namespace/name`, or `name`.
     pub(super) object: String,
-    /// Whether the report has the cluster.
+    /// Whether the report contains the cluster.
     pub(super) is_known: bool,
 }
 
 impl Target {
-    /// Finds the cluster and the object of `CLUSTER[/NAMESPACE]/NAME`. Names of clusters may have slashes too, so the
-    /// clusters of the report decide where the name of the cluster ends.
+    /// Finds the cluster and the object in `CLUSTER[/NAMESPACE]/NAME`. Names of clusters may contain slashes too, so
+    /// the clusters in the report decide where the name of the cluster ends.
     pub(super) fn find(asked: &str, report: &Report) -> anyhow::Result<Self> {
         let splits: Vec<(&str, &str)> = asked
             .rmatch_indices('/')
@@ -30,7 +30,7 @@ impl Target {
                 is_cluster && object.split('/').all(|part| !part.is_empty())
             })
             .collect();
-        // An object without a namespace is rare, so the longer object goes first.
+        // Objects without a namespace are rare, so the longer form is tried first.
         let Some((longest, object)) = splits.last() else {
             bail!(
                 "{asked:?}: write CLUSTER/NAMESPACE/NAME, or CLUSTER/NAME for an object without a namespace"
@@ -42,7 +42,7 @@ impl Target {
                 let mut wanted = Wanted::new(&[(*cluster).to_owned()]);
                 if let Err(error) = report.find(&mut wanted, ends) {
                     ambiguous.get_or_insert(error);
-                } else if let Some(found) = report.clusters.iter().find(|row| wanted.means(&row.name)) {
+                } else if let Some(found) = report.clusters.iter().find(|row| wanted.selects(&row.name)) {
                     return Ok(Self {
                         cluster: found.name.clone(),
                         object: (*object).to_owned(),

@@ -124,7 +124,7 @@ async fn mistakes_end_with_the_code_of_mistakes() {
          2 | clusters --no-such-flag | |
          2 | clusters --provider nobody | | possible values: file, kubeconfig, cluster-api, cluster-inventory, gardener, kcp, \
              kcp-initializing, kcp-terminating, kind, namespace, single
-         2 | doctor --for Pods! | | is no resource
+         2 | doctor --for Pods! | | is not a resource
          2 | kubeconfig-secret create | | --context
          2 | kubeconfig-secret create -c x -o yaml | | --dry-run
          2 | kubeconfig-secret create -c x --skip-create-rbac -r x | | cannot be used with

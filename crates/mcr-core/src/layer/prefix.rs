@@ -121,8 +121,8 @@ impl Doctor for PrefixDoctor {
     fn hub(&self) -> Option<&Hub> {
         self.inner.hub()
     }
-    fn places(&self, cluster: &str) -> Vec<(Option<String>, String)> {
-        self.inner.places(self.inner_name(cluster))
+    fn object_locations(&self, cluster: &str) -> Vec<(Option<String>, String)> {
+        self.inner.object_locations(self.inner_name(cluster))
     }
     fn obstacle<'a>(&'a self, of: InHub<'a>, ask: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {
         self.inner.obstacle(of, ask)
@@ -175,7 +175,7 @@ mod tests {
             broken: None,
         };
         assert_eq!(doctor.values(Some(&cluster))["name"], "dev");
-        assert_eq!(doctor.places("kind#dev")[1].1, "dev");
+        assert_eq!(doctor.object_locations("kind#dev")[1].1, "dev");
     }
 
     #[test]

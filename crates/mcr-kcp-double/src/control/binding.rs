@@ -12,37 +12,37 @@ use mcr_testkit::sim::object::{metadata_mut, text};
 pub(super) const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 
 impl Reconcile<'_> {
-    /// A binding was written.
-    pub(super) fn binding(&mut self, shard: &Shard, at: &Key) {
-        let Some(object) = shard.get(&at.0, BINDINGS, &at.1) else {
-            self.binding_gone(shard, at);
+    /// Handles a written binding.
+    pub(super) fn handle_binding(&mut self, shard: &Shard, key: &Key) {
+        let Some(object) = shard.get(&key.0, BINDINGS, &key.1) else {
+            self.binding_gone(shard, key);
             return;
         };
         if !text(&object, "deletionTimestamp").is_empty() {
-            let names = self.state.unbinding.entry(at.0.clone()).or_default();
-            names.insert(at.1.clone());
-            self.soon(Step::Unbind(at.clone()));
+            let names = self.state.unbinding.entry(key.0.clone()).or_default();
+            names.insert(key.1.clone());
+            self.run_soon(Step::Unbind(key.clone()));
             return;
         }
         let claims = object["spec"]["permissionClaims"].clone();
-        match self.state.bindings.get_mut(at) {
+        match self.state.bindings.get_mut(key) {
             Some(known) if known.claims == claims => {}
             Some(known) => {
                 known.claims = claims;
                 if known.bound {
-                    self.later(self.inner.delays.claims, Step::Claims(at.clone()));
+                    self.run_after(self.inner.delays.claims, Step::Claims(key.clone()));
                 }
             }
-            None => self.new_binding(shard, at, &object, claims),
+            None => self.new_binding(shard, key, &object, claims),
         }
     }
 
-    fn new_binding(&mut self, shard: &Shard, at: &Key, object: &Value, claims: Value) {
-        let Some(export) = self.export_of(&at.0, &object["spec"]["reference"]["export"]) else {
+    fn new_binding(&mut self, shard: &Shard, key: &Key, object: &Value, claims: Value) {
+        let Some(export) = self.export_of(&key.0, &object["spec"]["reference"]["export"]) else {
             return;
         };
-        self.know(shard, at, export, claims);
-        shard.edit(&at.0, BINDINGS, &at.1, |object| {
+        self.add_binding(shard, key, export, claims);
+        shard.edit(&key.0, BINDINGS, &key.1, |object| {
             let finalizers = metadata_mut(object)
                 .entry("finalizers")
                 .or_insert_with(|| json!([]));
@@ -51,18 +51,18 @@ impl Reconcile<'_> {
             }
             object["status"]["phase"] = "Binding".into();
         });
-        self.later(self.inner.delays.bind, Step::Bind(at.clone()));
+        self.run_after(self.inner.delays.bind, Step::Bind(key.clone()));
     }
 
-    /// Counts a binding on its shard. The first one brings the URL of the shard.
-    pub(super) fn know(&mut self, shard: &Shard, at: &Key, export: Key, claims: Value) {
+    /// Adds a binding to its shard. The first binding adds the URL of the shard.
+    pub(super) fn add_binding(&mut self, shard: &Shard, key: &Key, export: Key, claims: Value) {
         let of_export = self.export_mut(&export);
         let first = of_export.on.get_mut(shard.number).is_some_and(|on| {
-            on.bindings.insert(at.clone());
+            on.bindings.insert(key.clone());
             on.bindings.len() == 1
         });
         if first {
-            self.later(self.inner.delays.endpoint, Step::Endpoints(export.clone()));
+            self.run_after(self.inner.delays.endpoint, Step::Endpoints(export.clone()));
         }
         let binding = Binding {
             export,
@@ -70,57 +70,57 @@ impl Reconcile<'_> {
             claims,
             tables: Vec::new(),
         };
-        self.state.bindings.insert(at.clone(), binding);
+        self.state.bindings.insert(key.clone(), binding);
     }
 
-    /// Forgets a binding on its shard. The last one takes the URL of the shard with it.
-    pub(super) fn forget(&mut self, shard: &Shard, at: &Key) -> Option<Binding> {
-        let binding = self.state.bindings.remove(at)?;
-        self.forget_on(shard, at, &binding.export, binding.bound);
+    /// Removes a binding from its shard. The last binding removes the URL of the shard.
+    pub(super) fn remove_binding(&mut self, shard: &Shard, key: &Key) -> Option<Binding> {
+        let binding = self.state.bindings.remove(key)?;
+        self.remove_binding_on(shard, key, &binding.export, binding.bound);
         Some(binding)
     }
 
-    pub(super) fn forget_on(&mut self, shard: &Shard, at: &Key, export: &Key, bound: bool) {
+    pub(super) fn remove_binding_on(&mut self, shard: &Shard, key: &Key, export: &Key, bound: bool) {
         let last = self
             .export_mut(export)
             .on
             .get_mut(shard.number)
             .is_some_and(|on| {
-                let was = on.bindings.remove(at);
+                let was = on.bindings.remove(key);
                 if was && bound {
-                    on.count(&at.0, false);
+                    on.count(&key.0, false);
                 }
                 was && on.bindings.is_empty()
             });
         if last {
-            self.later(self.inner.delays.endpoint, Step::Endpoints(export.clone()));
+            self.run_after(self.inner.delays.endpoint, Step::Endpoints(export.clone()));
         }
     }
 
-    fn binding_gone(&mut self, shard: &Shard, at: &Key) {
-        self.forget(shard, at);
-        if let Some(names) = self.state.unbinding.get_mut(&at.0) {
-            names.remove(&at.1);
+    fn binding_gone(&mut self, shard: &Shard, key: &Key) {
+        self.remove_binding(shard, key);
+        if let Some(names) = self.state.unbinding.get_mut(&key.0) {
+            names.remove(&key.1);
             if names.is_empty() {
-                self.state.unbinding.remove(&at.0);
+                self.state.unbinding.remove(&key.0);
             }
         }
     }
 
-    pub(super) fn bind(&mut self, at: &Key) {
-        let Some((shard, object)) = self.read(BINDINGS, at) else {
+    pub(super) fn bind(&mut self, key: &Key) {
+        let Some((shard, object)) = self.read(BINDINGS, key) else {
             return;
         };
         if !text(&object, "deletionTimestamp").is_empty() {
             return;
         }
-        let Some(binding) = self.state.bindings.get(at) else {
+        let Some(binding) = self.state.bindings.get(key) else {
             return;
         };
-        let (key, bound) = (binding.export.clone(), binding.bound);
-        let export = self.export_mut(&key);
+        let (export_key, bound) = (binding.export.clone(), binding.bound);
+        let export = self.export_mut(&export_key);
         if !export.exists {
-            self.invalid_export(at);
+            self.invalid_export(key);
             return;
         }
         let (resources, identity) = (export.resources.clone(), export.identity.clone());
@@ -129,28 +129,28 @@ impl Reconcile<'_> {
             .iter()
             .map(|one| bound_resource(one, &identity))
             .collect();
-        shard.edit(&at.0, BINDINGS, &at.1, |object| {
-            object["status"]["apiExportClusterName"] = (*key.0).into();
+        shard.edit(&key.0, BINDINGS, &key.1, |object| {
+            object["status"]["apiExportClusterName"] = (*export_key.0).into();
             object["status"]["boundResources"] = status.into();
             if !claims.is_empty() {
                 object["status"]["exportPermissionClaims"] = claims.into();
             }
             condition::ok(object, &["APIExportValid", "PermissionClaimsValid"]);
         });
-        let tables = self.serve(shard, at, &resources, &identity);
-        if let Some(binding) = self.state.bindings.get_mut(at) {
+        let tables = self.serve(shard, key, &resources, &identity);
+        if let Some(binding) = self.state.bindings.get_mut(key) {
             binding.tables = tables;
             binding.bound = true;
         }
-        if !bound && let Some(on) = self.export_mut(&key).on.get_mut(shard.number) {
-            on.count(&at.0, true);
+        if !bound && let Some(on) = self.export_mut(&export_key).on.get_mut(shard.number) {
+            on.count(&key.0, true);
         }
-        shard.edit(&at.0, BINDINGS, &at.1, |object| {
+        shard.edit(&key.0, BINDINGS, &key.1, |object| {
             object["status"]["phase"] = "Bound".into();
             condition::ok(object, &["BindingUpToDate", "InitialBindingCompleted", "Ready"]);
         });
         if !bound {
-            self.later(self.inner.delays.claims, Step::Claims(at.clone()));
+            self.run_after(self.inner.delays.claims, Step::Claims(key.clone()));
         }
     }
 
@@ -158,25 +158,27 @@ impl Reconcile<'_> {
     fn serve(
         &self,
         shard: &Shard,
-        at: &Key,
+        key: &Key,
         resources: &[Exported],
         identity: &str,
     ) -> Vec<(String, Arc<str>)> {
         let mut store = shard.server.store();
-        let kinds = store.kinds_mut(&at.0);
+        let kinds = store.kinds_mut(&key.0);
         let mut tables = Vec::new();
         for resource in resources {
-            let name = format!("{}/{}.{}", at.1, resource.plural, resource.group);
+            let name = format!("{}/{}.{}", key.1, resource.plural, resource.group);
             kinds.set_crd(&name, resource.kinds.clone());
             tables.push((name, bound_table(&resource.group, &resource.plural, identity)));
         }
         tables
     }
 
-    /// The export of a binding does not exist, or no longer.
-    pub(super) fn invalid_export(&mut self, at: &Key) {
-        let Some(shard) = self.shard_of(&at.0) else { return };
-        shard.edit(&at.0, BINDINGS, &at.1, |object| {
+    /// Sets the conditions of a binding whose export does not exist.
+    pub(super) fn invalid_export(&mut self, key: &Key) {
+        let Some(shard) = self.shard_of(&key.0) else {
+            return;
+        };
+        shard.edit(&key.0, BINDINGS, &key.1, |object| {
             let why = Some(("APIExportNotFound", "APIExport of spec.reference not found"));
             condition::set(object, "APIExportValid", "False", why);
             condition::set(object, "Ready", "False", why);

@@ -10,19 +10,19 @@ use crate::state::{Applied, CLAIM_PREFIX, Claim, Key};
 use mcr_testkit::sim::object::{metadata_mut, text};
 
 impl Reconcile<'_> {
-    /// Applies the claims that a binding accepts, and withdraws those that it no longer accepts.
-    pub(super) fn claims(&mut self, at: &Key) {
-        let Some((shard, object)) = self.read(BINDINGS, at) else {
+    /// Applies the claims that a binding accepts, and withdraws claims that it no longer accepts.
+    pub(super) fn apply_claims(&mut self, key: &Key) {
+        let Some((shard, object)) = self.read(BINDINGS, key) else {
             return;
         };
-        let Some(binding) = self.state.bindings.get(at) else {
+        let Some(binding) = self.state.bindings.get(key) else {
             return;
         };
         if !binding.bound || !text(&object, "deletionTimestamp").is_empty() {
             return;
         }
-        let key = binding.export.clone();
-        let export = self.export_mut(&key);
+        let export_key = binding.export.clone();
+        let export = self.export_mut(&export_key);
         let (hash, wanted) = (export.hash.clone(), export.claims.clone());
         let accepted = object["spec"]["permissionClaims"]
             .as_array()
@@ -47,7 +47,7 @@ impl Reconcile<'_> {
                 map.remove("state");
             }
             applied.push(Applied {
-                binding: at.1.clone(),
+                binding: key.1.clone(),
                 label: claim.label(&hash),
                 tables: claim.tables(),
                 verbs,
@@ -55,9 +55,9 @@ impl Reconcile<'_> {
             });
             shown.push(json);
         }
-        let tables = self.replace_claims(at, applied);
-        self.label_all(shard, &at.0, &tables);
-        shard.edit(&at.0, BINDINGS, &at.1, |object| {
+        let tables = self.replace_claims(key, applied);
+        self.label_all(shard, &key.0, &tables);
+        shard.edit(&key.0, BINDINGS, &key.1, |object| {
             let of_export: Vec<Value> = wanted.iter().map(|claim| claim.json.clone()).collect();
             for (field, list) in [
                 ("appliedPermissionClaims", shown),
@@ -80,20 +80,20 @@ impl Reconcile<'_> {
         });
     }
 
-    /// Sets the applied claims of a binding. Returns the tables that the old or the new ones are about.
-    pub(super) fn replace_claims(&mut self, at: &Key, applied: Vec<Applied>) -> Vec<Arc<str>> {
-        let all = self.state.claims.entry(at.0.clone()).or_default();
+    /// Sets the applied claims of a binding. Returns the tables that the old or the new claims concern.
+    pub(super) fn replace_claims(&mut self, key: &Key, applied: Vec<Applied>) -> Vec<Arc<str>> {
+        let all = self.state.claims.entry(key.0.clone()).or_default();
         let mut tables: Vec<Arc<str>> = Vec::new();
-        let old = all.iter().filter(|claim| claim.binding == at.1);
+        let old = all.iter().filter(|claim| claim.binding == key.1);
         for table in old.chain(&applied).flat_map(|claim| &claim.tables) {
             if !tables.contains(table) {
                 tables.push(table.clone());
             }
         }
-        all.retain(|claim| claim.binding != at.1);
+        all.retain(|claim| claim.binding != key.1);
         all.extend(applied);
         if all.is_empty() {
-            self.state.claims.remove(&at.0);
+            self.state.claims.remove(&key.0);
         }
         tables
     }
@@ -106,7 +106,7 @@ impl Reconcile<'_> {
         }
     }
 
-    pub(super) fn label(&mut self, cluster: &Arc<str>, table: &Arc<str>, path: &str) {
+    pub(super) fn label_object(&mut self, cluster: &Arc<str>, table: &Arc<str>, path: &str) {
         if let Some(shard) = self.shard_of(cluster) {
             self.label_on(shard, cluster, table, path);
         }
@@ -115,8 +115,8 @@ impl Reconcile<'_> {
     fn label_on(&self, shard: &Shard, cluster: &Arc<str>, table: &Arc<str>, path: &str) {
         let claims = self.state.claims.get(cluster);
         shard.edit(cluster, table, path, |object| {
-            let wanted = labels(claims, table, object);
-            if wanted == claimed(object) {
+            let wanted = wanted_labels(claims, table, object);
+            if wanted == claim_labels(object) {
                 return;
             }
             let metadata = metadata_mut(object);
@@ -130,21 +130,21 @@ impl Reconcile<'_> {
         });
     }
 
-    /// Whether the labels of an object are not those of the claims on it.
-    pub(super) fn wants_label(&self, shard: &Shard, table: &Arc<str>, at: &Key) -> bool {
-        let Some(claims) = self.state.claims.get(&at.0) else {
+    /// Whether the claim labels of an object differ from the claims on it.
+    pub(super) fn has_wrong_labels(&self, shard: &Shard, table: &Arc<str>, key: &Key) -> bool {
+        let Some(claims) = self.state.claims.get(&key.0) else {
             return false;
         };
         if !claims.iter().any(|claim| claim.tables.contains(table)) {
             return false;
         }
-        let object = shard.get(&at.0, table, &at.1);
-        object.is_some_and(|object| labels(Some(claims), table, &object) != claimed(&object))
+        let object = shard.get(&key.0, table, &key.1);
+        object.is_some_and(|object| wanted_labels(Some(claims), table, &object) != claim_labels(&object))
     }
 }
 
 /// The labels of claims that an object has, in order.
-fn claimed(object: &Value) -> Vec<(String, String)> {
+fn claim_labels(object: &Value) -> Vec<(String, String)> {
     let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
     let own = labels.filter(|(key, _)| key.starts_with(CLAIM_PREFIX));
     let mut own: Vec<(String, String)> = own
@@ -155,7 +155,7 @@ fn claimed(object: &Value) -> Vec<(String, String)> {
 }
 
 /// The labels that an object must have.
-fn labels(claims: Option<&Vec<Applied>>, table: &Arc<str>, object: &Value) -> Vec<(String, String)> {
+fn wanted_labels(claims: Option<&Vec<Applied>>, table: &Arc<str>, object: &Value) -> Vec<(String, String)> {
     let claims = claims.into_iter().flatten();
     let mine = claims.filter(|claim| claim.tables.contains(table) && selects(&claim.selector, object));
     let mut labels: Vec<(String, String)> = mine.map(|claim| claim.label.clone()).collect();

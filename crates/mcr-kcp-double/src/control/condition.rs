@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use mcr_testkit::sim::clock;
 
-/// Sets a condition as kcp does: `Ready` first, then by name; the time changes with the status.
+/// Sets a condition as kcp does. `Ready` comes first, the others are sorted by name. The time changes only with the
+/// status.
 pub(super) fn set(object: &mut Value, kind: &str, status: &str, why: Option<(&str, &str)>) {
     let mut condition = json!({ "type": kind, "status": status, "lastTransitionTime": clock::now() });
     if let Some((reason, message)) = why {
@@ -14,12 +15,12 @@ pub(super) fn set(object: &mut Value, kind: &str, status: &str, why: Option<(&st
         .as_array()
         .cloned()
         .unwrap_or_default();
-    match all.iter_mut().find(|there| there["type"] == kind) {
-        Some(there) => {
-            if there["status"] == status {
-                condition["lastTransitionTime"] = there["lastTransitionTime"].clone();
+    match all.iter_mut().find(|known| known["type"] == kind) {
+        Some(known) => {
+            if known["status"] == status {
+                condition["lastTransitionTime"] = known["lastTransitionTime"].clone();
             }
-            *there = condition;
+            *known = condition;
         }
         None => all.push(condition),
     }
@@ -30,6 +31,7 @@ pub(super) fn set(object: &mut Value, kind: &str, status: &str, why: Option<(&st
     object["status"]["conditions"] = all.into();
 }
 
+/// Sets conditions to `True`.
 pub(super) fn ok(object: &mut Value, kinds: &[&str]) {
     for kind in kinds {
         set(object, kind, "True", None);

@@ -11,34 +11,34 @@ use mcr_testkit::sim::kinds::{Kind, Kinds, resource_id};
 use mcr_testkit::sim::object::text;
 
 impl Reconcile<'_> {
-    pub(super) fn schema(&mut self, shard: &Shard, at: &Key) {
+    pub(super) fn handle_schema(&mut self, shard: &Shard, key: &Key) {
         let uses = |export: &Value| {
             let resources = export["spec"]["resources"].as_array().into_iter().flatten();
-            resources.into_iter().any(|resource| resource["schema"] == *at.1)
+            resources.into_iter().any(|resource| resource["schema"] == *key.1)
         };
-        for name in shard.paths(&at.0, EXPORTS) {
+        for name in shard.paths(&key.0, EXPORTS) {
             if shard
-                .get(&at.0, EXPORTS, &name)
+                .get(&key.0, EXPORTS, &name)
                 .is_some_and(|export| uses(&export))
             {
-                self.export(shard, &(at.0.clone(), name));
+                self.handle_export(shard, &(key.0.clone(), name));
             }
         }
     }
 
-    pub(super) fn export(&mut self, shard: &Shard, at: &Key) {
-        let Some(object) = shard.get(&at.0, EXPORTS, &at.1) else {
-            self.export_gone(shard, at);
+    pub(super) fn handle_export(&mut self, shard: &Shard, key: &Key) {
+        let Some(object) = shard.get(&key.0, EXPORTS, &key.1) else {
+            self.export_gone(shard, key);
             return;
         };
-        let resources = self.resources(shard, at, &object);
+        let resources = self.read_resources(shard, key, &object);
         let claims = object["spec"]["permissionClaims"]
             .as_array()
             .into_iter()
             .flatten();
         let claims: Vec<Claim> = claims.map(Claim::parse).collect();
-        let served = self.served(&resources, &claims);
-        let export = self.export_mut(at);
+        let served = self.served_kinds(&resources, &claims);
+        let export = self.export_mut(key);
         let signature = |resources: &[Exported]| -> Vec<(String, String)> {
             let each = resources.iter();
             each.map(|one| (one.schema.clone(), one.schema_uid.clone()))
@@ -54,29 +54,29 @@ impl Reconcile<'_> {
         }
         export.claims = claims;
         let identity = export.identity.clone();
-        shard.edit(&at.0, EXPORTS, &at.1, |object| {
+        shard.edit(&key.0, EXPORTS, &key.1, |object| {
             object["status"]["identityHash"] = identity.into();
             condition::ok(object, &["IdentityValid"]);
         });
-        self.own_slice(shard, at, &object);
-        for binding in self.export_mut(at).bindings() {
+        self.own_slice(shard, key, &object);
+        for binding in self.export_mut(key).bindings() {
             if new || other_resources {
-                self.soon(Step::Bind(binding.clone()));
+                self.run_soon(Step::Bind(binding.clone()));
             }
             if other_claims && !new {
-                self.soon(Step::Claims(binding));
+                self.run_soon(Step::Claims(binding));
             }
         }
     }
 
-    /// The compiled kinds of an export's schemas. Those that have not changed are not compiled again.
-    fn resources(&mut self, shard: &Shard, at: &Key, object: &Value) -> Vec<Exported> {
-        let export = self.export_mut(at);
+    /// The compiled kinds of an export's schemas. Schemas that have not changed are not compiled again.
+    fn read_resources(&mut self, shard: &Shard, key: &Key, object: &Value) -> Vec<Exported> {
+        let export = self.export_mut(key);
         let (before, identity) = (export.resources.clone(), export.identity.clone());
         let resources = object["spec"]["resources"].as_array().into_iter().flatten();
         let compile = |resource: &Value| {
             let name = resource["schema"].as_str()?;
-            let schema = shard.get(&at.0, SCHEMAS, name)?;
+            let schema = shard.get(&key.0, SCHEMAS, name)?;
             let uid = text(&schema, "uid");
             if let Some(same) = before
                 .iter()
@@ -99,8 +99,8 @@ impl Reconcile<'_> {
         resources.filter_map(compile).collect()
     }
 
-    /// The kinds of the virtual workspace: those of the export, its bindings, and the claimed ones.
-    fn served(&self, resources: &[Exported], claims: &[Claim]) -> Kinds {
+    /// The kinds of the virtual workspace: those of the export, APIBindings, and the claimed ones.
+    fn served_kinds(&self, resources: &[Exported], claims: &[Claim]) -> Kinds {
         let mut served = Kinds::over(kinds::nothing());
         for resource in resources {
             served.set_crd(
@@ -132,39 +132,39 @@ impl Reconcile<'_> {
         served
     }
 
-    /// kcp makes an endpoint slice with the name of the export.
-    fn own_slice(&self, shard: &Shard, at: &Key, export: &Value) {
-        if shard.get(&at.0, SLICES, &at.1).is_some() {
+    /// Creates an endpoint slice with the name of the export, as kcp does.
+    fn own_slice(&self, shard: &Shard, key: &Key, export: &Value) {
+        if shard.get(&key.0, SLICES, &key.1).is_some() {
             return;
         }
         let path = self
             .inner
             .directory
-            .by_id(&at.0)
+            .by_id(&key.0)
             .map(|entry| entry.path.to_string());
-        shard.add(&at.0, SLICES, json!({
+        shard.add(&key.0, SLICES, json!({
             "metadata": {
-                "name": at.1,
+                "name": key.1,
                 "ownerReferences": [{
-                    "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "name": at.1, "uid": text(export, "uid"),
+                    "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "name": key.1, "uid": text(export, "uid"),
                 }],
             },
-            "spec": { "export": { "path": path, "name": at.1 } },
+            "spec": { "export": { "path": path, "name": key.1 } },
         }));
     }
 
-    fn export_gone(&mut self, shard: &Shard, at: &Key) {
-        let export = self.export_mut(at);
+    fn export_gone(&mut self, shard: &Shard, key: &Key) {
+        let export = self.export_mut(key);
         export.exists = false;
         export.resources = Vec::new();
         export.claims = Vec::new();
         export.kinds = Kinds::over(kinds::nothing());
-        for binding in self.export_mut(at).bindings() {
+        for binding in self.export_mut(key).bindings() {
             self.invalid_export(&binding);
         }
         if let Some(kind) = kinds::well_known(SLICES) {
-            shard.delete(&at.0, &kind, &at.1);
+            shard.delete(&key.0, &kind, &key.1);
         }
-        self.endpoints(at);
+        self.publish_endpoints(key);
     }
 }

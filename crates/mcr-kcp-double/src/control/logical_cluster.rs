@@ -15,7 +15,7 @@ use mcr_testkit::sim::object::{metadata_mut, text};
 
 const CLUSTER: &str = "cluster";
 
-/// Marks a namespace as one that is being deleted.
+/// Marks a namespace as being deleted.
 fn close(shard: &Shard, id: &str, name: &str) {
     let Some(mut object) = shard.get(id, NAMESPACES, name) else {
         return;
@@ -28,9 +28,9 @@ fn close(shard: &Shard, id: &str, name: &str) {
 }
 
 impl Reconcile<'_> {
-    /// A LogicalCluster was written: its initializers or terminators may be done. The labels follow the status of before
-    /// this, and a change of the phase comes with a later write, as kcp does it: watches by label show each step.
-    pub(super) fn logical_cluster(&mut self, shard: &Shard, id: &Arc<str>) {
+    /// Handles a written LogicalCluster: its initializers or terminators may be done. As in kcp, this write updates
+    /// the labels from the previous status, and a later write changes the phase. So watches by label see each step.
+    pub(super) fn handle_logical_cluster(&mut self, shard: &Shard, id: &Arc<str>) {
         let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
             return;
         };
@@ -72,7 +72,7 @@ impl Reconcile<'_> {
             });
         }
         if deleting && self.state.leaving.insert(id.clone()) {
-            self.later(self.inner.delays.content, Step::Empty(id.clone()));
+            self.run_after(self.inner.delays.content, Step::Empty(id.clone()));
         }
     }
 
@@ -83,7 +83,7 @@ impl Reconcile<'_> {
         Some((parent.id, owner["name"].as_str()?.to_owned()))
     }
 
-    /// Begins the deletion of a logical cluster.
+    /// Starts the deletion of a logical cluster.
     pub(super) fn delete_logical_cluster(&mut self, id: &str) {
         let Some(shard) = self.shard_of(id) else { return };
         shard.edit(id, LOGICAL_CLUSTERS, CLUSTER, |object| {
@@ -94,16 +94,18 @@ impl Reconcile<'_> {
         });
     }
 
-    /// Deletes the content of a logical cluster. When none is left, and no terminator, the logical cluster goes, then its
-    /// Workspace. The content does not wait for the terminators. A namespace goes after its objects, and takes no new ones.
-    pub(super) fn empty(&mut self, id: &Arc<str>) {
+    /// Deletes the contents of a logical cluster, without waiting for terminators. When no contents and no terminators
+    /// are left, deletes the logical cluster, then its Workspace. A namespace is deleted after its objects, and
+    /// accepts no new ones.
+    pub(super) fn delete_contents(&mut self, id: &Arc<str>) {
         let Some(shard) = self.shard_of(id) else { return };
         let Some(object) = shard.get(id, LOGICAL_CLUSTERS, CLUSTER) else {
             return;
         };
         let kinds = shard.server.store().kinds(id).clone();
         let mut left = 0;
-        // The bindings go last: until then the virtual workspaces of their exports can release finalizers.
+        // The bindings are deleted last. Until then, finalizers can be released through the virtual workspaces of
+        // their exports.
         let mut tables = shard.tables(id);
         tables.retain(|table| &**table != LOGICAL_CLUSTERS);
         if tables.iter().any(|table| &**table != BINDINGS) {
@@ -136,12 +138,12 @@ impl Reconcile<'_> {
         }
         if left > 0 {
             for name in shard.paths(id, BINDINGS) {
-                self.soon(Step::Unbind((id.clone(), name)));
+                self.run_soon(Step::Unbind((id.clone(), name)));
             }
             return;
         }
         if !shard.paths(id, BINDINGS).is_empty() {
-            self.soon(Step::Empty(id.clone()));
+            self.run_soon(Step::Empty(id.clone()));
             return;
         }
         let terminators = object["status"]["terminators"].as_array();

@@ -8,12 +8,12 @@ use crate::kinds::BINDINGS;
 use crate::shard::Shard;
 use crate::state::{Binding, Key, Moving, State, Step};
 
-/// Which shard shows first that a workspace moves.
+/// Which shard is first to show that a workspace moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KcpMove {
-    /// The new shard has the workspace before it leaves the old one, as kcp does it.
+    /// The workspace is on the new shard before it leaves the old one, as in kcp.
     NewFirst,
-    /// The workspace leaves the old shard before the new one has it. It is complete at once.
+    /// The workspace leaves the old shard before it is on the new one. Then it is complete at once.
     OldFirst,
 }
 
@@ -38,7 +38,7 @@ impl Inner {
                 }
             }
         }
-        // Each shard shows the bindings before the rest.
+        // On each shard, bindings come before other objects.
         content.sort_by_key(|(table, ..)| &**table != BINDINGS);
         let first_other = content.partition_point(|(table, ..)| &**table == BINDINGS);
         let kinds = old.server.store().take_kinds(id);
@@ -63,8 +63,8 @@ impl Inner {
             first_other,
         };
         if order == KcpMove::OldFirst {
-            run.leave(old, id, &moving);
-            arrive(new, id, &moving);
+            run.remove_moved(old, id, &moving);
+            store_moved(new, id, &moving);
         }
         if let Some(kinds) = kinds {
             new.server.store().set_kinds(id, kinds);
@@ -73,7 +73,7 @@ impl Inner {
             new.take_over(id, table, object.clone());
         }
         for (binding, at) in known {
-            run.know(new, &at, binding.export.clone(), binding.claims.clone());
+            run.add_binding(new, &at, binding.export.clone(), binding.claims.clone());
             if binding.bound
                 && let Some(on) = run.export_mut(&binding.export).on.get_mut(to)
             {
@@ -83,7 +83,7 @@ impl Inner {
         }
         if order == KcpMove::NewFirst {
             run.state.moving.insert(id.clone(), moving);
-            run.later(self.delays.copy, Step::Copy(id.clone()));
+            run.run_after(self.delays.copy, Step::Copy(id.clone()));
         }
         self.reconcile_in(state);
         true
@@ -91,31 +91,31 @@ impl Inner {
 }
 
 impl Reconcile<'_> {
-    /// Brings the rest of a logical cluster to its new shard, and removes it from the old one.
-    pub(super) fn copy(&mut self, id: &Arc<str>) {
+    /// Copies the remaining objects of a logical cluster to its new shard, and removes it from the old one.
+    pub(super) fn copy_moved(&mut self, id: &Arc<str>) {
         let Some(moving) = self.state.moving.remove(id) else {
             return;
         };
         let (Some(old), Some(new)) = (self.inner.shard(moving.from), self.shard_of(id)) else {
             return;
         };
-        arrive(new, id, &moving);
-        self.leave(old, id, &moving);
+        store_moved(new, id, &moving);
+        self.remove_moved(old, id, &moving);
     }
 
-    /// Removes what has been moved from the old shard, and its URL if nothing else needs it.
-    fn leave(&mut self, old: &Shard, id: &str, moving: &Moving) {
+    /// Removes moved objects from the old shard, and its URL if no other binding needs it.
+    fn remove_moved(&mut self, old: &Shard, id: &str, moving: &Moving) {
         for (table, path, _) in &moving.content {
             old.remove(id, table, path);
         }
         for (at, export, bound) in &moving.bindings {
-            self.forget_on(old, at, export, *bound);
+            self.remove_binding_on(old, at, export, *bound);
         }
     }
 }
 
-/// Puts the objects that are no bindings into the new shard.
-fn arrive(new: &Shard, id: &str, moving: &Moving) {
+/// Stores the objects that are not bindings in the new shard.
+fn store_moved(new: &Shard, id: &str, moving: &Moving) {
     for (table, _, object) in &moving.content[moving.first_other..] {
         let mut object = object.clone();
         if **table == *crate::kinds::LOGICAL_CLUSTERS {

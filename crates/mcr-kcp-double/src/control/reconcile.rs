@@ -9,20 +9,20 @@ use crate::kinds::{BINDINGS, EXPORTS, LOGICAL_CLUSTERS, SCHEMAS, SLICES, TYPES, 
 use crate::shard::Shard;
 use crate::state::{Export, Key, State, Step};
 
-/// A run of the controllers, under the lock of their state.
+/// A run of the controllers, while their state is locked.
 pub(super) struct Reconcile<'a> {
     pub(super) inner: &'a Inner,
     pub(super) state: &'a mut State,
 }
 
 impl Inner {
-    /// Does all steps that what was written makes necessary, but for those with a delay.
+    /// Runs all steps that follow from recent writes, except those with a delay.
     pub(crate) fn reconcile(&self) {
         let mut state = self.control.lock();
         self.reconcile_in(&mut state);
     }
 
-    /// Makes the logical cluster of a Workspace without delay.
+    /// Makes the logical cluster of a Workspace without a delay.
     pub(crate) fn schedule_now(&self, workspace: &Key) {
         let mut state = self.control.lock();
         Reconcile {
@@ -46,13 +46,13 @@ impl<'a> Reconcile<'a> {
             for shard in &self.inner.shards {
                 for (table, key) in shard.take_written() {
                     idle = false;
-                    self.react(shard, &table, &key);
+                    self.handle_written(shard, &table, &key);
                 }
             }
             if let Some(step) = self.state.steps.pop_front() {
                 idle = false;
                 self.state.queued.remove(&step);
-                self.step(step);
+                self.run_step(step);
             }
             if idle {
                 return;
@@ -69,19 +69,19 @@ impl<'a> Reconcile<'a> {
             && entry.key().0 <= now
         {
             let step = entry.remove();
-            self.soon(step);
+            self.run_soon(step);
         }
     }
 
-    pub(super) fn soon(&mut self, step: Step) {
+    pub(super) fn run_soon(&mut self, step: Step) {
         if self.state.queued.insert(step.clone()) {
             self.state.steps.push_back(step);
         }
     }
 
-    pub(super) fn later(&mut self, delay: Duration, step: Step) {
+    pub(super) fn run_after(&mut self, delay: Duration, step: Step) {
         if delay.is_zero() {
-            self.soon(step);
+            self.run_soon(step);
             return;
         }
         let count = self.state.timer_count;
@@ -90,56 +90,56 @@ impl<'a> Reconcile<'a> {
         self.inner.timed.notify_one();
     }
 
-    fn react(&mut self, shard: &'a Shard, table: &Arc<str>, key: &str) {
+    fn handle_written(&mut self, shard: &'a Shard, table: &Arc<str>, key: &str) {
         let Some((cluster, path)) = key.split_once("//") else {
             return;
         };
         let Some(entry) = self.inner.directory.by_id(cluster) else {
             return;
         };
-        // The rest of a logical cluster that has moved away.
+        // The logical cluster has moved away, and this is a leftover.
         if entry.shard != shard.number {
             return;
         }
-        let at = (entry.id, path.to_owned());
+        let key = (entry.id, path.to_owned());
         match &**table {
-            BINDINGS => self.binding(shard, &at),
-            EXPORTS => self.export(shard, &at),
-            SLICES => self.slice(&at),
-            SCHEMAS => self.schema(shard, &at),
-            WORKSPACES => self.workspace(shard, &at),
-            TYPES => self.workspace_type(shard, &at),
-            LOGICAL_CLUSTERS => self.logical_cluster(shard, &at.0),
-            _ => self.content(shard, table, &at),
+            BINDINGS => self.handle_binding(shard, &key),
+            EXPORTS => self.handle_export(shard, &key),
+            SLICES => self.handle_slice(&key),
+            SCHEMAS => self.handle_schema(shard, &key),
+            WORKSPACES => self.handle_workspace(shard, &key),
+            TYPES => self.handle_workspace_type(shard, &key),
+            LOGICAL_CLUSTERS => self.handle_logical_cluster(shard, &key.0),
+            _ => self.handle_other(shard, table, &key),
         }
-        if self.state.leaving.contains(&at.0) {
-            self.later(self.inner.delays.content, Step::Empty(at.0));
+        if self.state.leaving.contains(&key.0) {
+            self.run_after(self.inner.delays.content, Step::Empty(key.0));
         }
     }
 
-    /// An object that is not one of kcp's own was written.
-    fn content(&mut self, shard: &Shard, table: &Arc<str>, at: &Key) {
-        if let Some(names) = self.state.unbinding.get(&at.0) {
+    /// Handles a written object that is not of kcp's own kinds.
+    fn handle_other(&mut self, shard: &Shard, table: &Arc<str>, key: &Key) {
+        if let Some(names) = self.state.unbinding.get(&key.0) {
             for name in names.clone() {
-                self.soon(Step::Unbind((at.0.clone(), name)));
+                self.run_soon(Step::Unbind((key.0.clone(), name)));
             }
         }
-        if self.wants_label(shard, table, at) {
-            let step = Step::Label(at.0.clone(), table.clone(), at.1.clone());
-            self.later(self.inner.delays.claims, step);
+        if self.has_wrong_labels(shard, table, key) {
+            let step = Step::Label(key.0.clone(), table.clone(), key.1.clone());
+            self.run_after(self.inner.delays.claims, step);
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn run_step(&mut self, step: Step) {
         match step {
             Step::Schedule(workspace) => self.schedule(&workspace),
-            Step::Endpoints(export) => self.endpoints(&export),
+            Step::Endpoints(export) => self.publish_endpoints(&export),
             Step::Bind(binding) => self.bind(&binding),
-            Step::Claims(binding) => self.claims(&binding),
-            Step::Label(cluster, table, path) => self.label(&cluster, &table, &path),
+            Step::Claims(binding) => self.apply_claims(&binding),
+            Step::Label(cluster, table, path) => self.label_object(&cluster, &table, &path),
             Step::Unbind(binding) => self.unbind(&binding),
-            Step::Empty(cluster) => self.empty(&cluster),
-            Step::Copy(cluster) => self.copy(&cluster),
+            Step::Empty(cluster) => self.delete_contents(&cluster),
+            Step::Copy(cluster) => self.copy_moved(&cluster),
         }
     }
 
@@ -148,21 +148,21 @@ impl<'a> Reconcile<'a> {
         self.inner.shard(entry.shard)
     }
 
-    /// An object of a logical cluster, and the shard of both.
-    pub(super) fn read(&self, table: &str, at: &Key) -> Option<(&'a Shard, Value)> {
-        let shard = self.shard_of(&at.0)?;
-        Some((shard, shard.get(&at.0, table, &at.1)?))
+    /// An object of a logical cluster, and their shard.
+    pub(super) fn read(&self, table: &str, key: &Key) -> Option<(&'a Shard, Value)> {
+        let shard = self.shard_of(&key.0)?;
+        Some((shard, shard.get(&key.0, table, &key.1)?))
     }
 
-    pub(super) fn export_mut(&mut self, at: &Key) -> &mut Export {
+    pub(super) fn export_mut(&mut self, key: &Key) -> &mut Export {
         let shards = self.inner.shards.len();
         let exports = &mut self.state.exports;
         exports
-            .entry(at.clone())
-            .or_insert_with(|| Export::new(shards, at))
+            .entry(key.clone())
+            .or_insert_with(|| Export::new(shards, key))
     }
 
-    /// The export that an object of a logical cluster names.
+    /// The export to which an object of a logical cluster refers.
     pub(super) fn export_of(&self, cluster: &str, reference: &Value) -> Option<Key> {
         let path = reference["path"].as_str().filter(|path| !path.is_empty());
         let entry = self.inner.directory.find(path.unwrap_or(cluster))?;

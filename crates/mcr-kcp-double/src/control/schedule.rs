@@ -19,25 +19,25 @@ pub(super) const DELETION: &str = "core.kcp.io/logicalcluster-deletion";
 const TERMINATORS: &str = "kcp.io/has-terminators";
 
 impl Reconcile<'_> {
-    /// A Workspace was written.
-    pub(super) fn workspace(&mut self, shard: &Shard, at: &Key) {
-        let Some(object) = shard.get(&at.0, WORKSPACES, &at.1) else {
+    /// Handles a written Workspace.
+    pub(super) fn handle_workspace(&mut self, shard: &Shard, key: &Key) {
+        let Some(object) = shard.get(&key.0, WORKSPACES, &key.1) else {
             return;
         };
         let cluster = object["spec"]["cluster"].as_str().unwrap_or_default();
         if !text(&object, "deletionTimestamp").is_empty() {
             self.delete_logical_cluster(cluster);
         } else if cluster.is_empty() {
-            self.later(self.inner.delays.workspace, Step::Schedule(at.clone()));
+            self.run_after(self.inner.delays.workspace, Step::Schedule(key.clone()));
         }
     }
 
     /// Makes the logical cluster of a Workspace.
-    pub(super) fn schedule(&mut self, at: &Key) {
-        let Some((parent, object)) = self.read(WORKSPACES, at) else {
+    pub(super) fn schedule(&mut self, key: &Key) {
+        let Some((parent, object)) = self.read(WORKSPACES, key) else {
             return;
         };
-        let Some(entry) = self.inner.directory.by_id(&at.0) else {
+        let Some(entry) = self.inner.directory.by_id(&key.0) else {
             return;
         };
         let there = object["spec"]["cluster"].as_str().unwrap_or_default();
@@ -49,14 +49,14 @@ impl Reconcile<'_> {
             Some(name) => self.inner.shard_named(name).map(|shard| &**shard),
             None => self.inner.shard(0),
         };
-        // No shard fits: the Workspace stays in phase Scheduling.
+        // No shard fits, so the Workspace stays in phase Scheduling.
         let Some(shard) = shard else { return };
         let id = self.inner.next_cluster_id();
-        let path: Arc<str> = format!("{}:{}", entry.path, at.1).into();
+        let path: Arc<str> = format!("{}:{}", entry.path, key.1).into();
         let url = format!("{}/clusters/{path}", self.inner.url);
         self.inner.directory.add(id.clone(), path.clone(), shard.number);
 
-        let of_type = self.type_of(&at.0, &object);
+        let of_type = self.type_of(&key.0, &object);
         let mut types = Vec::new();
         if let Some((key, object)) = &of_type {
             self.bases(key, object, &mut types);
@@ -74,14 +74,14 @@ impl Reconcile<'_> {
             None => format!("root:{shown}").into(),
         };
         cluster["spec"]["owner"] = json!({
-            "apiVersion": "tenancy.kcp.io/v1alpha1", "resource": "workspaces", "name": at.1, "cluster": at.0,
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "resource": "workspaces", "name": key.1, "cluster": key.0,
             "uid": text(&object, "uid"),
         });
         shard.add(&id, LOGICAL_CLUSTERS, cluster);
         shard.add(&id, "namespaces", namespace("default"));
         let shard_hash = names::shard_hash(&shard.name);
         let ready = initializers.is_empty();
-        parent.edit(&at.0, WORKSPACES, &at.1, |object| {
+        parent.edit(&key.0, WORKSPACES, &key.1, |object| {
             object["spec"]["cluster"] = (*id).into();
             object["spec"]["URL"] = url.into();
             if object["spec"]["type"].is_null() {
@@ -101,12 +101,12 @@ impl Reconcile<'_> {
             }
         });
         if ready {
-            parent.edit(&at.0, WORKSPACES, &at.1, |object| set_phase(object, "Ready"));
+            parent.edit(&key.0, WORKSPACES, &key.1, |object| set_phase(object, "Ready"));
         }
     }
 
-    /// The types that a WorkspaceType extends, and those that they extend, each once: its initializers and terminators
-    /// hold for its workspaces too.
+    /// The types that a WorkspaceType extends, directly or indirectly, each once. Their initializers and terminators
+    /// also apply to its workspaces.
     fn bases(&self, of: &Key, object: &Value, found: &mut Vec<(Key, Value)>) {
         let with = object["spec"]["extend"]["with"].as_array();
         for reference in with.into_iter().flatten() {
@@ -120,7 +120,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// The WorkspaceType of a Workspace, if there is an object of it.
+    /// The WorkspaceType of a Workspace, if it exists.
     fn type_of(&self, cluster: &str, workspace: &Value) -> Option<(Key, Value)> {
         self.type_named(cluster, &workspace["spec"]["type"])
     }
@@ -134,7 +134,7 @@ impl Reconcile<'_> {
     }
 }
 
-/// A LogicalCluster of these initializers and terminators.
+/// A LogicalCluster with these initializers and terminators.
 pub(crate) fn logical_cluster(
     url: &str,
     path: &str,
@@ -171,8 +171,8 @@ pub(crate) fn logical_cluster(
     object
 }
 
-/// Sets the labels by which the virtual workspaces of initializers and terminators find a LogicalCluster: its phase, and
-/// what it waits for.
+/// Sets the labels by which the virtual workspaces of initializers and terminators select a LogicalCluster: its phase,
+/// and what it waits for.
 pub(super) fn set_lifecycle_labels(object: &mut Value) {
     let mut labels = object["metadata"]["labels"]
         .as_object()

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::inner::Inner;
 
-/// Does the steps with a delay when they are due, until the last handle of the double is dropped.
+/// Runs delayed steps when they are due, until the last handle of the double is dropped.
 pub(crate) async fn run(inner: Weak<Inner>, timed: Arc<Notify>) {
     loop {
         let next = match inner.upgrade() {

@@ -8,9 +8,9 @@ use crate::state::Key;
 use mcr_testkit::sim::object::text;
 
 impl Reconcile<'_> {
-    /// Deletes the bound objects of a binding that is being deleted. When the last one is gone, the binding goes.
-    pub(super) fn unbind(&mut self, at: &Key) {
-        let Some((shard, object)) = self.read(BINDINGS, at) else {
+    /// Deletes the bound objects of a binding that is being deleted. When none are left, removes the binding.
+    pub(super) fn unbind(&mut self, key: &Key) {
+        let Some((shard, object)) = self.read(BINDINGS, key) else {
             return;
         };
         if text(&object, "deletionTimestamp").is_empty() {
@@ -19,25 +19,25 @@ impl Reconcile<'_> {
         let tables = self
             .state
             .bindings
-            .get(at)
+            .get(key)
             .map(|binding| binding.tables.clone())
             .unwrap_or_default();
-        let kinds = shard.server.store().kinds(&at.0).clone();
+        let kinds = shard.server.store().kinds(&key.0).clone();
         let mut left = 0;
         for (_, table) in &tables {
             let Some(kind) = kinds.of_table(table) else {
                 continue;
             };
-            for path in shard.paths(&at.0, table) {
-                let held = shard.get(&at.0, table, &path);
+            for path in shard.paths(&key.0, table) {
+                let held = shard.get(&key.0, table, &path);
                 if held.is_some_and(|object| text(&object, "deletionTimestamp").is_empty()) {
-                    shard.delete(&at.0, &kind, &path);
+                    shard.delete(&key.0, &kind, &path);
                 }
             }
-            left += shard.paths(&at.0, table).len();
+            left += shard.paths(&key.0, table).len();
         }
         if left > 0 {
-            shard.edit(&at.0, BINDINGS, &at.1, |object| {
+            shard.edit(&key.0, BINDINGS, &key.1, |object| {
                 let message = format!("{left} bound objects remain, which have finalizers");
                 let why = Some(("SomeResourcesRemain", &*message));
                 condition::set(object, "BindingResourceDeleteSuccess", "False", why);
@@ -45,11 +45,13 @@ impl Reconcile<'_> {
             return;
         }
         for (name, _) in &tables {
-            shard.server.store().kinds_mut(&at.0).remove_crd(name);
+            shard.server.store().kinds_mut(&key.0).remove_crd(name);
         }
-        let claimed = self.replace_claims(at, Vec::new());
-        self.label_all(shard, &at.0, &claimed);
-        shard.edit(&at.0, BINDINGS, &at.1, |object| drop_finalizer(object, FINALIZER));
+        let claimed = self.replace_claims(key, Vec::new());
+        self.label_all(shard, &key.0, &claimed);
+        shard.edit(&key.0, BINDINGS, &key.1, |object| {
+            drop_finalizer(object, FINALIZER)
+        });
     }
 }
 

@@ -6,9 +6,9 @@ use crate::shard::Shard;
 use crate::state::Key;
 
 impl Reconcile<'_> {
-    /// A WorkspaceType was written: it names both virtual workspaces of every shard.
-    pub(super) fn workspace_type(&self, shard: &Shard, at: &Key) {
-        let name = format!("{}:{}", at.0, at.1);
+    /// Handles a written WorkspaceType: sets the URLs of both virtual workspaces on every shard.
+    pub(super) fn handle_workspace_type(&self, shard: &Shard, key: &Key) {
+        let name = format!("{}:{}", key.0, key.1);
         let mut all: Vec<Value> = Vec::new();
         for one in &self.inner.shards {
             for kind in ["initializing", "terminating"] {
@@ -16,7 +16,7 @@ impl Reconcile<'_> {
                 all.push(json!({ "url": url, "type": kind }));
             }
         }
-        shard.edit(&at.0, TYPES, &at.1, |object| {
+        shard.edit(&key.0, TYPES, &key.1, |object| {
             object["status"]["virtualWorkspaces"] = all.into()
         });
     }

@@ -6,52 +6,52 @@ use crate::state::Applied;
 use mcr_testkit::sim::SimError;
 use mcr_testkit::sim::kinds::{Kind, Kinds};
 
-use super::Asked;
+use super::ExportPath;
 
-/// What a request may see of an export on a shard, as it is at this moment.
+/// What a request may see of an export on a shard at this moment.
 pub(super) struct Access {
     pub(super) kinds: Kinds,
-    /// The value of the label of the export's bindings.
+    /// The value of the label that the export's bindings have.
     pub(super) hash: String,
     /// The identities of exports that some logical cluster of this shard has bound.
-    bound: Vec<String>,
+    bound_identities: Vec<String>,
     identity: String,
-    claims: Vec<OfExport>,
-    /// The claims that apply in the one logical cluster that is asked for.
+    claims: Vec<ExportClaim>,
+    /// The claims that apply in the requested logical cluster.
     applied: Vec<Applied>,
-    /// Whether that logical cluster has bound the export.
+    /// Whether the requested logical cluster has bound the export.
     pub(super) is_bound: bool,
 }
 
-/// A claim of the export itself.
-struct OfExport {
+/// A claim in the export itself.
+struct ExportClaim {
     tables: Vec<Arc<str>>,
     verbs: Vec<String>,
     label: (String, String),
 }
 
-/// How a kind comes into the virtual workspace.
+/// Why the virtual workspace serves a kind.
 pub(super) enum Source<'a> {
     Exported,
     Bindings,
     Claimed {
-        /// The label of the claimed objects.
+        /// The label that claimed objects have.
         label: &'a (String, String),
         verbs: &'a [String],
-        /// The claim as the logical cluster accepts it.
+        /// The claim as the logical cluster has accepted it.
         applied: Option<&'a Applied>,
     },
 }
 
 impl Access {
-    pub(super) fn of(inner: &Inner, shard: &Shard, asked: &Asked) -> Result<Self, SimError> {
+    pub(super) fn of(inner: &Inner, shard: &Shard, export_path: &ExportPath) -> Result<Self, SimError> {
         let state = inner.control.lock();
-        let key = (Arc::from(&*asked.cluster), asked.export.clone());
+        let key = (Arc::from(&*export_path.cluster), export_path.export.clone());
         let export = state.exports.get(&key).filter(|export| export.exists);
         let Some(export) = export else {
             return Err(SimError::internal("API export not found"));
         };
-        let target = asked.target.as_deref().unwrap_or_default();
+        let target = export_path.target.as_deref().unwrap_or_default();
         let on = |number: usize| export.on.get(number);
         let bound = state.exports.values().filter(|export| {
             let on = export.on.get(shard.number);
@@ -61,12 +61,12 @@ impl Access {
         Ok(Self {
             kinds: export.kinds.clone(),
             hash: export.hash.clone(),
-            bound: bound.map(|export| export.identity.clone()).collect(),
+            bound_identities: bound.map(|export| export.identity.clone()).collect(),
             identity: export.identity.clone(),
             claims: export
                 .claims
                 .iter()
-                .map(|claim| OfExport {
+                .map(|claim| ExportClaim {
                     tables: claim.tables(),
                     verbs: claim.verbs.clone(),
                     label: claim.label(&export.hash),
@@ -80,11 +80,11 @@ impl Access {
         })
     }
 
-    /// Whether a kind is of an export that nobody on this shard has bound: its lists have no resource version, and its
-    /// watches never deliver anything.
+    /// Whether a kind belongs to an export that nobody on this shard has bound. Then lists have no resource version,
+    /// and watches never deliver events.
     pub(super) fn is_dead(&self, kind: &Kind) -> bool {
         let identity = kind.table.split_once(':').map(|(_, identity)| identity);
-        identity.is_some_and(|identity| !self.bound.iter().any(|bound| bound == identity))
+        identity.is_some_and(|identity| !self.bound_identities.iter().any(|bound| bound == identity))
     }
 
     pub(super) fn source(&self, kind: &Kind) -> Source<'_> {

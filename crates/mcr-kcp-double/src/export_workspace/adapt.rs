@@ -7,7 +7,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use super::access::{Access, Source};
-use super::{Asked, body as text, lossy_apply};
+use super::{ExportPath, body as text, lossy_apply};
 use crate::admission::EXPORT_LABEL;
 use crate::rewrite::{Visit, add_label, set_path};
 use crate::state::allows;
@@ -20,10 +20,10 @@ use mcr_testkit::sim::request::header;
 use mcr_testkit::sim::route::{Route, Target};
 use mcr_testkit::sim::state::ClusterState;
 
-/// A part that no logical cluster has: a view of it has no objects.
+/// The name of a part that no logical cluster has. A view of it is empty.
 const NOWHERE: &str = "-";
 
-/// A request as the simulator can answer it.
+/// A request in a form that the simulator can answer.
 struct Adapted {
     view: Arc<ClusterState>,
     parts: Parts,
@@ -32,14 +32,25 @@ struct Adapted {
 }
 
 /// Answers a request to the virtual workspace of an export.
-pub(crate) fn answer(visit: Visit<'_>, asked: &Asked, parts: Parts, body: &Bytes) -> Response<SimBody> {
-    match (Call { visit, asked }).adapt(parts.clone(), body.clone()) {
-        Ok(it) => handle_for(&it.view, &it.parts, &it.body, it.caller, visit.whole),
+pub(crate) fn answer(
+    visit: Visit<'_>,
+    export_path: &ExportPath,
+    parts: Parts,
+    body: &Bytes,
+) -> Response<SimBody> {
+    match (Call { visit, export_path }).adapt(parts.clone(), body.clone()) {
+        Ok(adapted) => handle_for(
+            &adapted.view,
+            &adapted.parts,
+            &adapted.body,
+            adapted.caller,
+            visit.whole,
+        ),
         Err(error) => visit.refuse(&parts, error),
     }
 }
 
-/// A request for a resource, as it is parsed.
+/// A parsed request for a resource.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     access: &'a Access,
@@ -51,17 +62,17 @@ struct Wanted<'a> {
 
 struct Call<'a> {
     visit: Visit<'a>,
-    asked: &'a Asked,
+    export_path: &'a ExportPath,
 }
 
 impl Call<'_> {
     fn adapt(&self, parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
-        let Some(target) = self.asked.target.as_deref() else {
+        let Some(target) = self.export_path.target.as_deref() else {
             return Err(denied(
                 "a virtual workspace is used with /clusters/* or /clusters/<id> behind its URL",
             ));
         };
-        let access = Access::of(self.visit.inner, self.visit.shard, self.asked)?;
+        let access = Access::of(self.visit.inner, self.visit.shard, self.export_path)?;
         let query = Query::parse(parts.uri.query());
         let route = Route::of(parts.uri.path());
         let verb = match &route {
@@ -70,7 +81,7 @@ impl Call<'_> {
         };
         self.visit
             .user
-            .may_use(&self.asked.cluster, &self.asked.export, verb)?;
+            .may_use(&self.export_path.cluster, &self.export_path.export, verb)?;
         let all = target == "*";
         if target.contains(':') {
             return Err(denied("Path not resolved to a valid virtual workspace"));
@@ -97,12 +108,13 @@ impl Call<'_> {
             query: &query,
         };
         if all {
-            self.all(wanted, parts, body)
+            self.adapt_for_all(wanted, parts, body)
         } else {
-            self.one(wanted, parts, body)
+            self.adapt_for_one(wanted, parts, body)
         }
     }
 
+    /// Answers from a view of the logical cluster `part`, or of all logical clusters if `part` is empty.
     fn as_is(&self, access: &Access, part: &str, parts: Parts, body: Bytes) -> Adapted {
         Adapted {
             view: self.visit.shard.view_of(part, Some(access.kinds.clone())),
@@ -112,8 +124,8 @@ impl Call<'_> {
         }
     }
 
-    /// A request for all bound logical clusters of the shard.
-    fn all(&self, wanted: Wanted<'_>, mut parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
+    /// Adapts a request for all bound logical clusters of the shard.
+    fn adapt_for_all(&self, wanted: Wanted<'_>, mut parts: Parts, body: Bytes) -> Result<Adapted, SimError> {
         let Wanted {
             access, kind, verb, ..
         } = wanted;
@@ -147,6 +159,7 @@ impl Call<'_> {
         Ok(self.as_is(access, part, parts, body))
     }
 
+    /// Answers a list or watch of a kind that no workspace serves.
     fn dead(&self, access: &Access, kind: &Arc<Kind>, verb: &str, mut parts: Parts, body: Bytes) -> Adapted {
         let watch = text::only_watch(parts.uri.query());
         let path = parts.uri.path().to_owned();
@@ -158,8 +171,13 @@ impl Call<'_> {
         adapted
     }
 
-    /// A request for one logical cluster.
-    fn one(&self, wanted: Wanted<'_>, mut parts: Parts, mut body: Bytes) -> Result<Adapted, SimError> {
+    /// Adapts a request for one logical cluster.
+    fn adapt_for_one(
+        &self,
+        wanted: Wanted<'_>,
+        mut parts: Parts,
+        mut body: Bytes,
+    ) -> Result<Adapted, SimError> {
         let Wanted {
             access,
             kind,
@@ -167,7 +185,7 @@ impl Call<'_> {
             verb,
             ..
         } = wanted;
-        let id = self.asked.target.as_deref().unwrap_or_default();
+        let id = self.export_path.target.as_deref().unwrap_or_default();
         let reads = matches!(verb, "get" | "list" | "watch");
         let mut label_of = None;
         match access.source(kind) {
@@ -214,12 +232,12 @@ impl Call<'_> {
         {
             let key = mcr_testkit::sim::object::key("", &path.namespace, &path.name);
             let live = self.visit.shard.get(id, &kind.table, &key);
-            let seen = live
+            let is_visible = live
                 .as_ref()
                 .is_some_and(|live| live["metadata"]["labels"][&label.0] == *label.1);
-            let makes = applies && live.is_none();
-            if !seen && !makes {
-                // As if it were not there.
+            let creates = applies && live.is_none();
+            if !is_visible && !creates {
+                // Answers as if the object did not exist.
                 return Ok(self.as_is(access, NOWHERE, parts, body));
             }
         }
@@ -235,7 +253,7 @@ impl Call<'_> {
     }
 }
 
-/// Restricts a list or watch to the objects that the export may see.
+/// Limits a list or watch to the objects that the export may see.
 fn narrow(access: &Access, kind: &Kind, parts: &mut Parts) {
     let label = match access.source(kind) {
         Source::Exported => return,

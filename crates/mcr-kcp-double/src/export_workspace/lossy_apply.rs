@@ -15,8 +15,8 @@ use mcr_testkit::sim::route::Target;
 use mcr_testkit::sim::state::ClusterState;
 use mcr_testkit::sim::{read, request};
 
-/// Makes the PUT (or the POST of a new object) that a virtual workspace makes of a server-side apply: the merge is
-/// computed here, so fields that an earlier apply had and this one has not stay.
+/// Converts a server-side apply into a PUT, or into a POST for a new object, as virtual workspaces do. The merge is
+/// computed here. So fields that a previous apply had set, and this one does not contain, are not removed.
 pub(super) fn as_update(
     view: &Arc<ClusterState>,
     kind: &Arc<Kind>,

@@ -1,4 +1,4 @@
-//! The virtual workspace of an APIExport: the content of all workspaces of a shard that bind the export.
+//! The virtual workspace of an APIExport. It shows the contents of all workspaces of a shard that bind the export.
 
 mod access;
 mod adapt;
@@ -7,9 +7,9 @@ mod lossy_apply;
 
 pub(super) use adapt::answer;
 
-/// What the path of a request names: the export, and `*` or the id of a logical cluster.
+/// The parts of a request's path: the export, and `*` or the id of a logical cluster.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ExportPath {
     pub(super) cluster: String,
     pub(super) export: String,
     pub(super) target: Option<String>,

@@ -20,9 +20,9 @@ fn a_short_kubeconfig_is_renewed_in_the_middle_of_its_life() {
 
 #[test]
 fn a_kubeconfig_of_a_seed_is_read_again_once_gardener_should_have_renewed_it() {
-    assert_eq!(look_after(Some(minutes(60))), minutes(65));
-    assert_eq!(look_after(None), minutes(60));
-    assert_eq!(look_after(Some(Duration::MAX)), FOREVER);
+    assert_eq!(read_again_after(Some(minutes(60))), minutes(65));
+    assert_eq!(read_again_after(None), minutes(60));
+    assert_eq!(read_again_after(Some(Duration::MAX)), FOREVER);
 }
 
 proptest! {

@@ -52,9 +52,8 @@ impl ObjectChange {
 }
 
 /// The changes that one [`ObjectStore::upsert`](crate::ObjectStore::upsert) made, to iterate over.
-///
-/// There are none if the store already held the object as it is. There are two if the store held another
-/// object of the same name: that object is deleted, then the new one is added. Otherwise there is one.
+/// There are no changes if the store already held the object with the same content. There are two if the store held
+/// another object of the same name: that object is deleted, then the new one is added. Otherwise there is one change.
 #[derive(Debug)]
 pub struct ObjectChanges(pub(super) Option<ObjectChange>, pub(super) Option<ObjectChange>);
 

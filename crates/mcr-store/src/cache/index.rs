@@ -7,10 +7,10 @@ use std::{
 
 use crate::{codec::Object, key::ObjectKey};
 
-/// Computes the values that one index finds an object by. `None` if the object can't be decoded.
+/// Computes the values under which one index finds an object. `None` if the object can't be decoded.
 ///
-/// The store calls it once for each version of an object, while it holds no lock. If it panics, the index does not
-/// hold the object, and the store goes on.
+/// The store calls the indexer once for each version of an object, while it holds no lock. If the indexer panics, the
+/// index leaves the object out, and the store goes on.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,11 +32,12 @@ pub type Indexer = Arc<dyn Fn(&Object) -> Option<Vec<String>> + Send + Sync>;
 pub(super) struct Index {
     pub(super) indexer: Indexer,
     by_value: HashMap<Arc<str>, BTreeSet<ObjectKey>>,
-    /// The values of each object that has any. The indexer need not compute them again to remove them.
+    /// The values of each object that has any. They are kept so that the object can be removed without a call of the
+    /// indexer.
     values: HashMap<ObjectKey, Values>,
 }
 
-/// The values that an index finds one object by.
+/// The values under which an index finds one object.
 pub(super) type Values = Box<[Arc<str>]>;
 
 /// Computes the values of an object. Runs code of the user, so the caller must not hold a lock.

@@ -59,7 +59,7 @@ struct Inner {
     added_indexes: u64,
     bytes: usize,
     held_bytes: usize,
-    /// The objects that the current listing has not seen yet. `None` outside of a listing.
+    /// The objects that the current listing has not contained yet. `None` outside of a listing.
     unseen: Option<Table>,
 }
 
@@ -98,8 +98,8 @@ impl ObjectStore {
         self.read().bytes
     }
 
-    /// The memory that all objects take, in bytes: the sum of [`Object::held_bytes`]. Templates, indexes and the
-    /// hash table are not in it.
+    /// The memory that all objects take, in bytes: the sum of [`Object::held_bytes`]. Does not include templates,
+    /// indexes and the hash table.
     pub fn held_bytes(&self) -> usize {
         self.read().held_bytes
     }
@@ -128,7 +128,7 @@ impl ObjectStore {
                 computed.insert(Arc::as_ptr(&object), (object, values));
             }
             let mut inner = self.write();
-            // Objects may have arrived meanwhile.
+            // Other threads may have inserted objects meanwhile.
             let is_known = |object: &Arc<Object>| computed.contains_key(&Arc::as_ptr(object));
             if inner.objects.values().all(is_known) {
                 let mut index = Index::new(indexer);
@@ -144,8 +144,8 @@ impl ObjectStore {
         }
     }
 
-    /// Locks the store for writing, after the values of a new object have been computed for each index. None if the store
-    /// holds the object as it is.
+    /// Computes the values of a new object for each index, then locks the store for writing. The values are `None` if
+    /// the store holds the object with the same content.
     fn write_with_values(&self, new: &Object) -> (RwLockWriteGuard<'_, Inner>, Option<IndexValues>) {
         let mut computed = (0, Vec::new());
         loop {
@@ -175,9 +175,10 @@ impl ObjectStore {
 
     /// Inserts an object or replaces the one of the same key. Returns the changes, each with `initial` as given.
     ///
-    /// The last call counts, whatever its resource version. It is lower after the data of an API server has been restored, and
-    /// where two API servers with unrelated resource versions stand behind one address. It is equal after an upgrade of the
-    /// API server or of a CRD that changes how stored objects are shown. There is no change if the held object has the same JSON.
+    /// The last call counts, whatever its resource version. The version is lower than that of the held object after
+    /// the data of an API server has been restored, and if two API servers with unrelated resource versions share one
+    /// address. The version is equal if an upgrade of the API server or of a CRD changes how stored objects are
+    /// represented. There is no change if the held object has the same JSON.
     pub fn upsert(&self, new: Arc<Object>, initial: bool) -> ObjectChanges {
         let (mut inner, values) = self.write_with_values(&new);
         if let Some(unseen) = &mut inner.unseen {
@@ -202,9 +203,9 @@ impl ObjectStore {
         }
     }
 
-    /// Removes the object that has the key of `object`. The change carries `object`, which is the last state that
-    /// the watch event has. `None` if the store does not hold the key, or if the object that it holds was created after
-    /// `object` was deleted ([`Incarnation::outlives`](crate::Incarnation::outlives)).
+    /// Removes the object that has the key of `object`, which is the last state in the watch event. The change
+    /// contains `object`. `None` if the store does not hold the key, or if the held object was created after `object`
+    /// was deleted ([`Incarnation::outlives`](crate::Incarnation::outlives)).
     pub fn delete(&self, object: Arc<Object>) -> Option<ObjectChange> {
         let mut inner = self.write();
         if inner
@@ -234,7 +235,8 @@ impl ObjectStore {
         copy
     }
 
-    /// The changes that would turn the content of this store into the content of the other one. Changes nothing.
+    /// The changes that would turn the content of this store into the content of the other store. Does not modify
+    /// either.
     ///
     /// The stores may hold the objects of two API servers, so contents are compared, not resource versions.
     pub fn difference(&self, other: &Self) -> Vec<ObjectChange> {
@@ -248,7 +250,7 @@ impl ObjectStore {
         for object in new.objects.values() {
             match old.objects.get(object.key()) {
                 Some(held) if held.same_uid(object) => {
-                    // Of two API servers, so an equal resource version proves nothing.
+                    // The objects may be of two API servers, so an equal resource version proves nothing.
                     if !held.same_content(object) {
                         changes.push(ObjectChange {
                             old: Some(held.clone()),
@@ -272,7 +274,7 @@ impl ObjectStore {
         inner.unseen = Some(inner.objects.clone());
     }
 
-    /// Marks an object of the current listing as seen though it could not be read, so that the listing does not
+    /// Marks an object of the current listing as listed although it could not be read, so that the listing does not
     /// delete it.
     pub fn saw(&self, key: &ObjectKey) {
         if let Some(unseen) = &mut self.write().unseen {
@@ -280,8 +282,8 @@ impl ObjectStore {
         }
     }
 
-    /// Ends a listing. If the list is `complete`, deletes the unseen objects and returns those changes; otherwise
-    /// deletes nothing.
+    /// Ends a listing. If the list is `complete`, deletes the objects that were not listed and returns the changes.
+    /// Otherwise deletes nothing.
     pub fn finish_listing(&self, complete: bool) -> Vec<ObjectChange> {
         let mut inner = self.write();
         let unseen = inner.unseen.take().unwrap_or_default();
@@ -295,7 +297,7 @@ impl ObjectStore {
             .collect()
     }
 
-    /// Ends a listing. Deletes nothing, and returns the unseen objects that the store holds.
+    /// Ends a listing. Deletes nothing, and returns the held objects that were not listed.
     pub fn take_unseen(&self) -> Vec<Arc<Object>> {
         let mut inner = self.write();
         let unseen = inner.unseen.take().unwrap_or_default();

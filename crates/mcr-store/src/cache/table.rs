@@ -6,7 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 
 use crate::{codec::Object, key::ObjectKey};
 
-/// A map from keys to objects. The keys are in the objects only, so no key takes memory twice.
+/// A map from keys to objects. It finds the key in the object itself, so no key is stored twice.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     hasher: DefaultHashBuilder,

@@ -1,8 +1,9 @@
 //! Deserializes JSON, or a template with its values, as a Rust type.
 //!
-//! The deserializer reads what serde_json reads, and the same way, as long as no crate of the program enables serde_json's
-//! feature `arbitrary_precision`, which changes how numbers are read. It lets serde_json read rare values, such as floats.
-//! It declines other rare JSON, and JSON that is not of the type; then the caller asks serde_json, which gives the reason.
+//! The deserializer reads the same JSON as serde_json, with the same result. This holds unless a crate of the program
+//! enables serde_json's feature `arbitrary_precision`, which changes how numbers are read. Rare values, such as
+//! floats, are read by serde_json. Other rare JSON, and JSON that does not fit the type, is declined. Then the caller
+//! uses serde_json, which gives the reason.
 
 mod access;
 mod declined;
@@ -39,7 +40,7 @@ fn run<'de, T: DeserializeSeed<'de>>(
     let mut reader = Reader::new(json, values, buffer);
     let shown_before = WAS_SHOWN.replace(false);
     let value = seed.deserialize(&mut reader);
-    // Restored, because this decoding may be nested within another one.
+    // Restored afterwards, because this decoding may be nested within another decoding.
     let shown = WAS_SHOWN.replace(shown_before);
     reader.end()?;
     value.ok().filter(|_| !shown)

@@ -11,13 +11,13 @@ use super::{
     uid::Uid,
 };
 
-/// How many recent encodings an encoder finds without the registry.
+/// How many recent encodings an encoder remembers, so that it need not search the registry.
 const RECENT: usize = 4;
 
 /// An encoder keeps this many namespaces even if they have no objects.
 const FEW_NAMESPACES: usize = 16;
 
-/// Encodes the objects of one watch: it gives them their encoding and the memory that they share.
+/// Encodes the objects of one watch: gives each object its encoding, and shares memory among them.
 ///
 /// Make one encoder per watch and keep it for the watch's life: it counts as a watch in the quotas of its
 /// [`TemplateRegistry`]. Pass it to [`RawObject::encode`](crate::RawObject::encode).
@@ -43,13 +43,13 @@ const FEW_NAMESPACES: usize = 16;
 pub struct Encoder {
     plain: Encoding,
     namespaces: HashSet<Arc<str>>,
-    /// With this many namespaces, those without objects are dropped.
+    /// At this number of namespaces, the encoder drops those that no object uses.
     most_namespaces: usize,
     /// `None` if objects are held without templates.
     templates: Option<(Arc<TemplateRegistry>, WatchId)>,
-    /// The recent encodings, with reference counts of their own.
+    /// The recent encodings, each with its own reference count.
     recent: [Option<Encoding>; RECENT],
-    /// The index of the oldest of them.
+    /// The index of the oldest recent encoding.
     next: usize,
 }
 
@@ -97,7 +97,7 @@ impl Encoder {
         new
     }
 
-    /// The encoding of objects that have this key. See [`TemplateRegistry::encoding_for`].
+    /// The encoding of objects that have this key, as in [`TemplateRegistry::encoding_for`].
     pub(super) fn encoding_for(
         &mut self,
         key: TemplateKey<'_>,

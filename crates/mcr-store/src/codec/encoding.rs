@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::template::Template;
 
-/// How objects of a kind are encoded: their `apiVersion` and `kind`, which the items of a list lack, and the template that
-/// they share, if they have one.
+/// How objects of a kind are encoded: their `apiVersion` and `kind`, which the items of a list lack, and their common
+/// template, if they have one.
 ///
 /// [`new`](Self::new) makes an encoding without a template. A [`TemplateRegistry`](crate::TemplateRegistry) makes the
 /// encodings with templates.
@@ -24,8 +24,9 @@ use super::template::Template;
 /// # }
 /// ```
 //
-// Each object holds a reference. If all watches shared one reference count, threads that create and drop objects of several
-// watches would contend for its cache line. So each watch has a count of its own, the outer one: see `with_own_count`.
+// Each object holds a reference to its encoding. If all watches shared one reference count, threads that create and
+// drop objects of several watches would contend for its cache line. So each watch has its own count, the outer `Arc`:
+// see `with_own_count`.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::redundant_allocation,

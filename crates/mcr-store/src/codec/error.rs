@@ -90,7 +90,7 @@ pub fn describe(error: &serde_json::Error) -> String {
     describe_at(error, error.line(), error.column())
 }
 
-/// [`describe`], for an error whose position in the whole JSON is another one.
+/// As [`describe`], with another position, because serde_json has read only a part of the JSON.
 pub(super) fn describe_at(error: &serde_json::Error, line: usize, column: usize) -> String {
     let category = match error.classify() {
         serde_json::error::Category::Io => "could not be read",

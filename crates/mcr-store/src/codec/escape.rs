@@ -7,7 +7,7 @@ pub(super) fn len(text: &str) -> usize {
     serde_json::to_string(text).map_or(0, |json| json.len())
 }
 
-/// The length of a text that was read from JSON, as a JSON string. Borrowed text had no escapes and needs none.
+/// The length, as a JSON string, of a text that was read from JSON. Borrowed text had no escapes and needs none.
 #[expect(clippy::ptr_arg, reason = "borrowed and owned text differ in length")]
 pub(super) fn len_of(text: &Cow<'_, str>) -> usize {
     match text {

@@ -36,8 +36,8 @@ impl Fact<'_> {
     }
 }
 
-/// The facts that are in the tail of an object's JSON instead: the object lacks them, or the held fact could not
-/// restore the text that was read.
+/// Which facts are in the tail of an object's JSON, not apart from it. The object lacks them, or the original text
+/// could not be restored from the separate fact.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct InlineFacts {
     pub(super) namespace: bool,

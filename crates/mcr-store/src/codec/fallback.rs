@@ -1,5 +1,5 @@
-//! Reads the fields of an object with serde_json. It serves for objects that the scanner declines, and gives the reason if
-//! serde_json declines them as well.
+//! Reads the fields of an object with serde_json. Used for objects that the scanner declines. If serde_json declines
+//! them too, its error is the reason.
 
 use std::fmt;
 

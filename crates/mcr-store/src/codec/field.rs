@@ -9,12 +9,12 @@ use super::{
     text::Text,
 };
 
-/// A field of a JSON object. Its value is as it is written.
+/// A field of a JSON object. The value is the original JSON text.
 pub(super) struct Field<'a> {
     pub(super) name: Cow<'a, str>,
     pub(super) value: &'a str,
-    /// The position of the quote before the name, in the text that was scanned. `None` if name and value are not contiguous
-    /// there.
+    /// The position of the quote before the name, in the text that was scanned. `None` if name and value are not
+    /// contiguous in that text.
     pub(super) start: Option<u32>,
     /// The scalars of the value.
     pub(super) scalars: ScalarRange,
@@ -76,13 +76,13 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Name and value as they are written in the text that was scanned.
+    /// Name and value in their original form, if they are contiguous in the text.
     pub(super) fn written<'t>(&self, text: &'t str) -> Option<&'t str> {
         let start = self.start? as usize;
         text.get(start..start + self.name.len() + Scanner::NAME_OVERHEAD + self.value.len())
     }
 
-    /// How many bytes [`write`](Self::write) makes.
+    /// How many bytes [`write`](Self::write) produces.
     pub(super) fn len(&self) -> usize {
         escape::len_of(&self.name) + self.value.len() + 2
     }
@@ -96,8 +96,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The value of the last field of this name, as it is written. `None` if it is null. Decoders let the last field of a name
-/// count, too.
+/// The value of the last field of this name, as JSON text. `None` if it is null. Decoders also use the last of several
+/// fields with one name.
 pub(super) fn last_value<'a>(fields: &[Field<'a>], name: &str) -> Option<&'a str> {
     let field = fields.iter().rfind(|field| field.name == name)?;
     (field.value != "null").then_some(field.value)

@@ -11,14 +11,14 @@ use super::{
 /// Most objects have at most this many fields.
 pub(super) const TYPICAL_FIELDS: usize = 16;
 
-/// The field of the metadata that is dropped.
+/// The field of the metadata that is never stored.
 pub(super) const MANAGED_FIELDS: &str = "managedFields";
 
 /// The largest number of objects that memory is reserved for.
 pub(super) const MAX_RESERVED: usize = 4096;
 
-/// The fields and scalars of one object, or of all objects of a list one after the other. So no object of a list has
-/// allocations of its own.
+/// The fields and scalars of one object, or of all objects of a list in sequence. With one allocation for all, no
+/// object of a list needs its own.
 #[derive(Default)]
 pub(super) struct ParsedFields<'a> {
     /// The text that was scanned.
@@ -81,7 +81,7 @@ pub(super) struct ObjectFields {
 }
 
 impl ObjectFields {
-    /// Scans an object and adds its fields to `parsed`. `None` if the JSON is no object with exactly one metadata.
+    /// Scans an object and adds its fields to `parsed`. `None` if the JSON is not an object with exactly one metadata.
     pub(super) fn scan<'a>(json: &mut Scanner<'a>, parsed: &mut ParsedFields<'a>) -> Option<Self> {
         let start = parsed.fields.len();
         let first = parsed.scalars.mark().escapes;
@@ -98,7 +98,7 @@ impl ObjectFields {
                 }
                 parsed.read_value(value, name)
             })?;
-            // The fallback decides which of several metadata counts.
+            // The scanner declines several `metadata` fields. The fallback decides which of them counts.
             let is_repeated = metadata.replace(from..parsed.fields.len()).is_some();
             (!is_repeated).then_some(())
         })?;

@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 
 /// The longest line that [`LineDecoder`] accepts: 16 MiB.
 ///
-/// API servers limit objects to 1.5 MiB by default, and some are configured for more. A longer line is no watch event.
+/// API servers limit objects to 1.5 MiB by default, and some are configured for more. A longer line is not a watch
+/// event.
 pub const MAX_LINE: usize = 16 << 20;
 
 /// Splits the body of a watch into lines, whatever chunks the body arrives in. A line within one chunk is not copied.
@@ -26,7 +27,7 @@ pub const MAX_LINE: usize = 16 << 20;
 /// ```
 #[derive(Debug, Default)]
 pub struct LineDecoder {
-    /// The beginning of a line whose chunks came before.
+    /// The beginning of a line, from earlier chunks.
     buffer: BytesMut,
     /// The rest of the current chunk.
     chunk: Bytes,
@@ -38,8 +39,8 @@ pub struct LineDecoder {
 pub struct LineTooLong;
 
 impl LineDecoder {
-    /// Adds a chunk. First take all lines of the previous chunk with [`next`](Self::next): a line that was not taken is
-    /// joined with the line behind it.
+    /// Adds a chunk. First take all lines of the previous chunk with [`next`](Self::next): a line that was not taken
+    /// is joined with the following line.
     pub fn push(&mut self, chunk: Bytes) {
         if self.chunk.is_empty() {
             self.chunk = chunk;
@@ -50,7 +51,7 @@ impl LineDecoder {
         }
     }
 
-    /// The next whole line, without its line feed. Skips lines of white space. `None` if no whole line is left; after
+    /// The next whole line, without its line feed. Skips lines of white space. `None` if no whole line is left. After
     /// another [`push`](Self::push) there may be one.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::{
     scan::Scanner,
 };
 
-/// The items of a list: raw objects, and an error for each item that is not an object. It borrows the body.
+/// The items of a list: raw objects, and an error for each item that is not an object. Borrows the body of the list.
 ///
 /// See [`parse_list`](crate::parse_list) for an example.
 //
@@ -26,10 +26,10 @@ struct List<'a> {
     objects: Vec<Result<ObjectFields, NotAnObject>>,
 }
 
-/// The list templates of the list.
+/// Where the list templates of the list are.
 pub(super) enum Templates<'a> {
     Own(ListTemplates),
-    /// The list arrives in parts, which have their list templates in common.
+    /// The list arrives in parts, which share their list templates.
     Common(&'a mut ListTemplates),
 }
 
@@ -93,7 +93,7 @@ impl<'a> RawObjects<'a> {
         Some(())
     }
 
-    /// Reads each item by itself, so that an item that is not an object leaves the others readable.
+    /// Reads each item separately, so that an item that is not an object does not affect the others.
     pub(super) fn read_by_item(items: &[&'a RawValue]) -> Self {
         let mut all = Self::default();
         items.iter().for_each(|item| all.read_item(item));

@@ -1,11 +1,11 @@
-//! List templates: how one object of a list is written, to read the following objects of the list by it.
+//! List templates: the text of one object of a list, by which the following objects of the list are read.
 //!
-//! Most objects of a list have the same fields in the same order. An object matches a list template if all of its bytes but
-//! its scalars equal those of the template. Then it is valid JSON, and the positions of its fields follow from those of its
-//! scalars. Matching an object takes about two thirds of the time that scanning it takes.
+//! Most objects of a list have the same fields in the same order. An object matches a list template if it differs from
+//! the template only in its scalars. Then it is valid JSON, and the positions of its fields follow from the positions
+//! of its scalars. Matching an object takes about two thirds of the time that scanning it takes.
 //!
-//! A [`Template`](super::template::Template) is another thing: it is shared by all lists and watches of a kind, and objects
-//! are held with it.
+//! This is not a [`Template`](super::template::Template), which all lists and watches of a kind share, and with which
+//! objects are stored.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
@@ -18,24 +18,25 @@ use super::{
     scan::{BoundedRecorder, Scanner},
 };
 
-/// How an object is written.
+/// The text and the fields of one object, without its scalars.
 pub(super) struct ListTemplate {
     /// The text of the object without its scalars.
     text: String,
     segments: Vec<Segment>,
-    /// Where the text behind the last scalar begins.
+    /// Where the text after the last scalar begins.
     end: usize,
     fields: Vec<FieldSpan>,
     /// The range of the metadata's fields among `fields`.
     metadata: Range<usize>,
-    /// The encoding of the first matching object that is held with a template, and its inline facts. Others with the same
-    /// inline facts take it without a search: a list is read for one watch, so one encoder serves it.
+    /// The encoding of the first matching object that is held with a template, and its inline facts. Other matching
+    /// objects with the same inline facts use it without a search. That is safe because a list is read for one watch,
+    /// and so by one encoder.
     pub(super) encoding: OnceLock<(InlineFacts, Encoding)>,
 }
 
 /// A scalar and the text before it.
 struct Segment {
-    /// The text between the scalar before and this one. It includes the first quote of a string.
+    /// The text between the previous scalar and this one. Includes the first quote of a string.
     before: Range<u32>,
     quoted: bool,
 }
@@ -44,7 +45,7 @@ struct Segment {
 struct Offset {
     /// How many scalars end before the position.
     scalars: usize,
-    /// How many bytes lie between the last of them, or the start of the object, and the position.
+    /// How many bytes are between the last of these scalars, or the start of the object, and the position.
     bytes: usize,
 }
 
@@ -58,8 +59,8 @@ struct FieldSpan {
 }
 
 impl ListTemplate {
-    /// Makes a list template of an object that was scanned. `None` if the object is too large for one, or if a field of it is
-    /// not contiguous.
+    /// Makes a list template from an object that was scanned. `None` if the object is too large, or if one of its
+    /// fields is not contiguous.
     fn new(object: Range<usize>, parsed: &ParsedFields<'_>, object_fields: &ObjectFields) -> Option<Self> {
         let text = parsed.text;
         let scalars = Scanner::at(text, object.start).scalars()?;
@@ -128,7 +129,7 @@ impl ListTemplate {
         })
     }
 
-    /// How many segments at the beginning are the same in both.
+    /// How many segments at the beginning are equal in both templates.
     fn common_segments(&self, other: &Self) -> usize {
         let pairs = self.segments.iter().zip(&other.segments);
         let same = |(one, two): &(&Segment, &Segment)| {
@@ -146,7 +147,7 @@ impl ListTemplate {
 
     /// Continues a comparison and records scalars. False if the object does not match.
     fn compare(&self, comparison: &mut Comparison<'_>, recorder: &mut BoundedRecorder<'_>) -> bool {
-        // A local copy, because compilers keep its fields in registers.
+        // A local copy, because the compiler keeps its fields in registers.
         let mut json = comparison.json.clone();
         let left = self.segments.get(comparison.segments..).unwrap_or_default();
         let mut passed = left.iter();
@@ -196,17 +197,17 @@ impl ListTemplate {
     }
 }
 
-/// How far an object matches a list template.
+/// How far the comparison of an object with list templates has come.
 struct Comparison<'a> {
     json: Scanner<'a>,
     /// How many segments match.
     segments: usize,
 }
 
-/// An object with more scalars makes no list template.
+/// The most scalars of an object that becomes a list template.
 const MAX_SEGMENTS: usize = 4096;
 
-/// An object with more text beside its scalars makes no list template, in bytes.
+/// The most text beside its scalars, in bytes, of an object that becomes a list template.
 const MAX_TEXT: usize = 64 << 10;
 
 /// The most list templates of one list.
@@ -272,8 +273,8 @@ impl ListTemplates {
         let count = self.templates.len();
         let mut previous = None;
         for at in (0..count).map(|offset| (self.last + offset) % count) {
-            // The comparison goes on where it stopped if this template has the same segments up to there. If it has not,
-            // the object can't match: the next scalar begins at one position only.
+            // The comparison continues where it stopped, if the first segments of this template are the same up to
+            // there. If they are not, the object can't match: a scalar that begins elsewhere has been read already.
             if previous.is_some_and(|previous: usize| self.common[at][previous] < comparison.segments) {
                 continue;
             }
@@ -285,7 +286,7 @@ impl ListTemplates {
         None
     }
 
-    /// Counts a miss, and makes a list template of the object that was scanned instead.
+    /// Counts a miss, and makes a list template from the object, which was scanned instead.
     pub(super) fn learn(
         &mut self,
         object: Range<usize>,

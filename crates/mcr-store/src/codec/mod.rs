@@ -3,12 +3,12 @@
 //! Reading goes through these layers:
 //!
 //! 1. [`scan`] finds fields and *scalars*, which are strings and numbers, in JSON.
-//! 2. [`fields`] reads the fields of objects. [`list_template`] reads an object of a list by an object before it.
-//!    [`fallback`] reads an object that the scanner declines.
-//! 3. [`response`], [`list`] and [`parsed`] give them out as raw objects.
-//! 4. [`raw_object`] encodes a raw object: the [`splitter`] splits it into a [`template`], which objects of the
-//!    same layout share, and [`values`] for the template's placeholders. A [`template_registry`] has the templates of a kind, and an
-//!    [`encoder`] uses it for one watch.
+//! 2. [`fields`] reads the fields of objects. [`list_template`] reads an object of a list by comparing it with earlier
+//!    ones. [`fallback`] reads an object that the scanner declines.
+//! 3. [`response`], [`list`] and [`parsed`] provide them as raw objects.
+//! 4. [`raw_object`] encodes a raw object: the [`splitter`] splits it into a [`template`], which objects of the same
+//!    layout share, and [`values`] for the template's placeholders. A [`template_registry`] has the templates of a
+//!    kind, and an [`encoder`] uses it for one watch.
 //! 5. [`object`] holds the values and decodes them with [`deserialize`].
 
 mod deserialize;

@@ -23,9 +23,9 @@ use crate::key::ObjectKey;
 
 /// One Kubernetes object, encoded.
 ///
-/// An object holds its key, UID, resource version and generation, and all other strings and numbers. All other JSON is in a
-/// template, which objects of the same layout share. An object without a template holds all of its JSON. No object holds
-/// `metadata.managedFields`.
+/// An object holds its key, UID, resource version and generation, and all other strings and numbers. All other JSON is
+/// in a template, which objects of the same layout share. An object without a template holds all of its JSON. No object
+/// holds `metadata.managedFields`.
 ///
 /// [`decode`](Self::decode) makes an owned value of a Rust type. The object does not keep that value.
 ///
@@ -49,8 +49,8 @@ pub struct Object {
     key: ObjectKey,
     uid: Uid,
     encoding: Encoding,
-    /// The [`Header`], the resource version, the generation as it is written, and the tail: its values if the encoding has a
-    /// template, its JSON otherwise.
+    /// The [`Header`], the resource version, the generation as JSON text, and the tail. The tail consists of values if
+    /// the encoding has a template, otherwise of JSON.
     held: Box<[u8]>,
 }
 
@@ -58,15 +58,15 @@ pub struct Object {
 pub(super) struct ObjectParts<'a> {
     pub(super) key: ObjectKey,
     pub(super) uid: Uid,
-    /// Whether the UID restores the text that was read. If not, that text is in the tail.
+    /// Whether the original text can be restored from the UID. If not, that text is in the tail.
     pub(super) uid_is_canonical: bool,
-    /// Empty if there is none, or if it is in the tail.
+    /// Empty if the object has none, or if it is in the tail.
     pub(super) resource_version: &'a str,
-    /// The generation as it is written. Empty if there is none, or if it is in the tail.
+    /// The generation as JSON text. Empty if the object has none, or if it is in the tail.
     pub(super) generation: &'a str,
-    /// The values of the tail if the encoding has a template, the JSON of the tail otherwise.
+    /// Values if the encoding has a template, otherwise JSON.
     pub(super) tail: &'a [u8],
-    /// The length of the JSON of facts and tail.
+    /// The length of the JSON of facts and tail, in bytes.
     pub(super) bytes: usize,
     pub(super) encoding: Encoding,
 }
@@ -113,7 +113,7 @@ impl Object {
             version.len(),
             2 * generation.len() + usize::from(parts.uid_is_canonical),
         ];
-        // With the exact capacity `into` reuses the allocation.
+        // With the exact capacity, the conversion into a box reuses the allocation.
         let len: usize = header.iter().map(|number| varint::len(*number)).sum();
         let mut held = Vec::with_capacity(len + version.len() + generation.len() + tail.len());
         header.iter().for_each(|number| varint::write(&mut held, *number));
@@ -168,14 +168,14 @@ impl Object {
         deletion.is_ok_and(|deletion| deletion.metadata.deletion_timestamp.is_some())
     }
 
-    /// Whether both have the same UID. Two objects of the same key differ in it if one was deleted before the other was
-    /// created.
+    /// Whether both objects have the same UID. Objects with the same key but different UIDs were created one after the
+    /// other.
     #[inline]
     pub fn same_uid(&self, other: &Self) -> bool {
         self.uid == other.uid
     }
 
-    /// The UID and the resource version, to compare when the object itself is no longer there.
+    /// The UID and the resource version, for comparisons after the object itself was dropped.
     pub fn incarnation(&self) -> Incarnation {
         Incarnation {
             uid: self.uid,
@@ -183,8 +183,9 @@ impl Object {
         }
     }
 
-    /// Whether both have the same JSON, resource version and all. An equal version alone proves nothing: an upgrade of the API
-    /// server or of a CRD changes how an object is shown that nobody has written since.
+    /// Whether both objects have the same JSON, including the resource version. An equal version alone proves nothing:
+    /// after an upgrade of the API server or of a CRD, an object may have other contents although nobody has written
+    /// it.
     pub fn same_content(&self, other: &Self) -> bool {
         let same_form = self.key == other.key && self.encoding.is_same(&other.encoding);
         // Objects of two watches may have different templates for the same JSON.
@@ -200,8 +201,8 @@ impl Object {
         self.header().json
     }
 
-    /// The memory that the object takes, in bytes: the object itself and its name. Shared memory is not in it: the template
-    /// and the namespace.
+    /// The memory that the object takes, in bytes: the object itself and its name. Does not include shared memory,
+    /// which is the template and the namespace.
     pub fn held_bytes(&self) -> usize {
         /// The two reference counts of an `Arc`.
         const COUNTS: usize = 2 * size_of::<usize>();
@@ -211,9 +212,9 @@ impl Object {
 
     /// Decodes the object as a Rust type.
     ///
-    /// `K::deserialize` may run up to three times: for the template and its values, for the JSON, and at last for
-    /// serde_json, which gives the error. It runs more than once only if the object is not a `K`, or if `K` asks for JSON as
-    /// it is written (`RawValue`) or for numbers in the names of fields.
+    /// `K::deserialize` may run up to three times: for the template and its values, for the JSON, and finally for
+    /// serde_json, which gives the error. It runs more than once only if the object is not a `K`, or if `K` needs the
+    /// original JSON (`RawValue`) or has numbers as names of fields.
     ///
     /// # Errors
     /// [`DecodeError`] if the JSON is not a `K`. Its text names the object and the position in the JSON, never a value.
@@ -231,7 +232,7 @@ impl Object {
             return Ok(decoded);
         }
         self.write_document(document);
-        // One check of the whole is faster than a check of each string.
+        // One UTF-8 check of the whole document is faster than a check of each string.
         let decoded = from_utf8(document)
             .ok()
             .and_then(|json| deserialize::from_json(json, text));
@@ -241,14 +242,14 @@ impl Object {
         }
     }
 
-    /// Decodes the object without writing its JSON. `None` if it can't be decoded as a `K`, and for a few types that only
-    /// JSON can be decoded as. `buffer` may have any content.
+    /// Decodes the object without writing its JSON. `None` if it can't be decoded as a `K`, or if `K` can be decoded
+    /// from JSON only. `buffer` may have any content.
     pub(super) fn decode_template<K: DeserializeOwned>(
         &self,
         template: &Template,
         buffer: &mut String,
     ) -> Option<K> {
-        // One check of the whole is faster than a check of each string.
+        // One UTF-8 check of the whole is faster than a check of each string.
         let held = from_utf8(&self.held).ok()?;
         let header = Header::read(&self.held)?;
         let version = held.get(header.version..header.generation)?;
@@ -258,7 +259,7 @@ impl Object {
         deserialize::from_template(template.text(), values, buffer)
     }
 
-    /// Decodes the JSON with serde_json, which gives the reason if it can't be decoded.
+    /// Decodes the JSON with serde_json, which gives the reason of a failure.
     #[cold]
     fn decode_by_serde_json<K: DeserializeOwned>(&self, document: &[u8]) -> Result<K, DecodeError> {
         serde_json::from_slice(document).map_err(|error| DecodeError::new::<K>(&self.key, &error))
@@ -326,7 +327,7 @@ impl Object {
     }
 }
 
-/// Which of the objects that had one name in the course of time, and how old its state is.
+/// Identifies one of several objects that successively had the same name, and the version of its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incarnation {
     uid: Uid,
@@ -335,9 +336,9 @@ pub struct Incarnation {
 }
 
 impl Incarnation {
-    /// Whether this object is still there after `deleted` was deleted, an object of the same name: it has another UID, and it
-    /// is not known to be older. Deletions may be repeated: a watch that follows a list whose pages are of several versions
-    /// begins at the oldest of them.
+    /// Whether this object still exists after `deleted`, an object of the same name, was deleted: it has another UID,
+    /// and it is not known to be older. The check is needed because a watch may repeat deletions: after a list whose
+    /// pages are of several versions, the watch begins at the oldest of them.
     pub fn outlives(self, deleted: Self) -> bool {
         let unknown = Uid::read("").0;
         self.uid != deleted.uid

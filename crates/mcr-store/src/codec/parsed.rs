@@ -1,4 +1,4 @@
-//! One object by itself, as a raw object.
+//! A single object, as a raw object.
 
 use serde_json::value::RawValue;
 
@@ -12,7 +12,7 @@ use super::{
     scan::Scanner,
 };
 
-/// One object that is not an item of a list. It borrows the JSON, and lends a [`RawObject`].
+/// One object that is not an item of a list. Borrows the JSON, and lends a [`RawObject`].
 ///
 /// ```
 /// use mcr_store::ParsedObject;
@@ -48,7 +48,7 @@ impl<'a> ParsedObject<'a> {
         }
     }
 
-    /// Reads an object with serde_json, which gives the reason if it is declined.
+    /// Reads an object with serde_json. If serde_json declines the object, the error is the reason.
     pub(super) fn read_by_part(json: &'a RawValue) -> Result<Self, NotAnObject> {
         let mut parsed = ParsedFields::default();
         let object = fallback::read_fields(json, &mut parsed.fields)?;

@@ -22,7 +22,7 @@ use crate::key::ObjectKey;
 /// An item of a list, or the object of a watch event. It may turn out not to be an object.
 pub type Item<'a> = Result<RawObject<'a>, NotAnObject>;
 
-/// An object as it was sent: its fields are known, their values are not read yet. It borrows the body of the list or the
+/// An object as it was sent: its fields are known, their values are not read yet. Borrows the body of the list or the
 /// line of the watch.
 ///
 /// A caller can read its [`metadata`](Self::metadata), and [`encode`](Self::encode) it or skip it.
@@ -51,7 +51,7 @@ pub struct RawObject<'a> {
     /// The fields before the metadata.
     pub(super) before: &'a [Field<'a>],
     pub(super) metadata: ObjectMetadata<'a>,
-    /// The fields behind the metadata.
+    /// The fields after the metadata.
     pub(super) after: &'a [Field<'a>],
     /// The text that was scanned.
     pub(super) text: &'a str,
@@ -105,14 +105,14 @@ impl<'a> RawObject<'a> {
         json
     }
 
-    /// Encodes the object. A `namespace` replaces that of the object in its key and in its JSON.
+    /// Encodes the object. `namespace` replaces the namespace of the object in its key and in its JSON.
     ///
     /// # Errors
     /// [`NotAnObject`] if the name is missing, or if name, namespace, UID or resource version is not a string.
     pub fn encode(&self, namespace: Option<&str>, encoder: &mut Encoder) -> Result<Object, NotAnObject> {
         let [mut name, mut own_namespace, mut uid, mut version, mut generation] = [None; 5];
         for field in self.metadata.0 {
-            // The last field of a name counts, as for decoders.
+            // The last of several fields with one name counts, as in decoders.
             let fact = match field.known {
                 WellKnownField::Name => &mut name,
                 WellKnownField::Namespace => &mut own_namespace,

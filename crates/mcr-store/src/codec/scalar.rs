@@ -1,4 +1,4 @@
-//! The positions of scalars, which are the strings and the numbers in some JSON. Names of fields are no scalars.
+//! The positions of scalars, which are the strings and the numbers in some JSON. Names of fields are not scalars.
 
 use std::ops::Range;
 
@@ -42,19 +42,19 @@ impl Scalar {
         self.end & ESCAPES != 0
     }
 
-    /// The scalar as it is written in the text, without quotes.
+    /// The original text of the scalar, without quotes.
     pub(super) fn of(self, text: &str) -> Option<&str> {
         text.get(self.start()..self.end())
     }
 
-    /// The escapes that are in the scalar or behind it.
+    /// The escapes in the scalar and after it.
     pub(super) fn escapes_from(self, escapes: &[u32]) -> &[u32] {
         let before = escapes.partition_point(|at| *at < self.start);
         escapes.get(before..).unwrap_or_default()
     }
 }
 
-/// The scalars of some JSON, in the order in which they are written, with the positions of all escapes.
+/// The scalars of some JSON in their order, with the positions of all escapes.
 #[derive(Default)]
 pub(super) struct Scalars {
     scalars: Vec<Scalar>,
@@ -71,7 +71,7 @@ pub(super) struct Mark {
 
 /// The scalars of one object.
 pub(super) struct ObjectScalars<'s> {
-    /// The scalars of all objects that were scanned together. A [`ScalarRange`] selects those of a field.
+    /// The scalars of all objects that were scanned together. A [`ScalarRange`] selects the scalars of a field.
     scalars: &'s [Scalar],
     /// The escapes of this object.
     pub(super) escapes: &'s [u32],
@@ -101,7 +101,7 @@ impl Scalars {
     pub(super) fn with_capacity(scalars: usize) -> Self {
         Self {
             scalars: Vec::with_capacity(scalars),
-            // A text of a few lines has an escape for each of them.
+            // A text of several lines has one escape for each line.
             escapes: Vec::with_capacity(2 * scalars),
         }
     }
@@ -121,13 +121,13 @@ impl Scalars {
         }
     }
 
-    /// How many scalars and escapes there are, added up.
+    /// The number of scalars and escapes together.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.scalars.len() + self.escapes.len()
     }
 
-    /// Removes everything behind the mark.
+    /// Removes everything after the mark.
     pub(super) fn truncate(&mut self, to: Mark) {
         self.scalars.truncate(to.scalars);
         self.escapes.truncate(to.escapes);

@@ -1,8 +1,8 @@
 //! A JSON scanner. It finds fields and scalars without building values.
 //!
-//! The scanner accepts only JSON that serde_json accepts, and reads it the same way. It declines other text, and JSON with
-//! more than 127 brackets in one another. It declines with `None` and gives no reason; a caller that needs the reason
-//! asks serde_json. Passing over a value takes about half of the instructions that serde_json takes to ignore it.
+//! The scanner accepts only JSON that serde_json accepts, and reads it the same way. It declines other text, and JSON
+//! with more than 127 nested brackets. It declines with `None` and gives no reason: a caller that needs the reason
+//! uses serde_json. Skipping a value takes about half of the instructions that serde_json takes to ignore it.
 
 mod blocks;
 mod brackets;

@@ -4,14 +4,15 @@ use std::cell::Cell;
 
 use super::splitter::TemplateSplitter;
 
-/// The largest buffer that a thread keeps. Few objects need a larger one, and in the end every thread would keep it.
+/// The largest buffer that a thread keeps. Few objects need a larger one, but in the long run every thread would keep
+/// one.
 const MAX_KEPT: usize = 64 << 10;
 
-/// The buffers to encode or decode one object. Between two calls their content has no meaning.
+/// The buffers to encode or decode one object. Their content has no meaning between two calls.
 pub(super) struct Scratch {
     /// For the object as a JSON document.
     pub(super) document: Vec<u8>,
-    /// For a string without its escapes.
+    /// For a string whose escapes are resolved.
     pub(super) text: String,
     pub(super) splitter: TemplateSplitter,
 }
@@ -35,12 +36,12 @@ impl Scratch {
         }
     }
 
-    /// Takes the buffers of the thread. A nested call, such as a decoding within a decoding, gets empty ones.
+    /// Takes the buffers of the thread. A nested call, such as a decoding within a decoding, gets new ones.
     pub(super) fn take() -> Self {
         SCRATCH.try_with(Cell::take).unwrap_or_default()
     }
 
-    /// Leaves the buffers to the next call on the thread.
+    /// Returns the buffers to the thread, for its next call.
     pub(super) fn give_back(mut self) {
         if self.document.capacity() > MAX_KEPT {
             self.document = Vec::new();
@@ -51,7 +52,7 @@ impl Scratch {
         if self.splitter.capacity() > MAX_KEPT {
             self.splitter = TemplateSplitter::new();
         }
-        // Fails on a thread that ends, which needs no buffers.
+        // This fails on a thread that is ending, which needs no buffers.
         let _ = SCRATCH.try_with(|scratch| scratch.set(self));
     }
 }

@@ -1,4 +1,4 @@
-//! Splits the JSON of an object into the JSON of a template and the values of its placeholders.
+//! Splits the JSON of an object into the JSON of a template and the values for its placeholders.
 
 use super::{
     field::Field,
@@ -51,8 +51,8 @@ impl TemplateSplitter {
         self.values.clear();
     }
 
-    /// Splits the tail of an object: the last fields of each of the two objects that end with it, the inner one first.
-    /// `None` if a field is not contiguous in `text`.
+    /// Splits the tail of an object. The tail consists of the last fields of the inner and of the outer one of two
+    /// nested objects, in this order. `None` if a field is not contiguous in `text`.
     pub(super) fn split<'a>(
         &mut self,
         objects: [&mut dyn Iterator<Item = &'a Field<'a>>; 2],
@@ -73,7 +73,8 @@ impl TemplateSplitter {
         Some(())
     }
 
-    /// Splits the text that begins at `start`. `escapes` may have further escapes, before and between those of the scalars.
+    /// Splits the text that begins at `start`. `escapes` may contain escapes of names, before and between those of the
+    /// scalars.
     pub(super) fn split_text(
         &mut self,
         text: &str,
@@ -93,7 +94,7 @@ impl TemplateSplitter {
         Some(())
     }
 
-    /// Encodes the values only, for an object whose template is known.
+    /// Encodes only the values, for an object whose template is known.
     pub(super) fn split_values<'a>(
         &mut self,
         fields: impl Iterator<Item = &'a Field<'a>>,
@@ -134,12 +135,12 @@ fn push_text(values: &mut Vec<u8>, text: &str) {
     values.extend_from_slice(text.as_bytes());
 }
 
-/// Encodes a string without its escapes. The first of `escapes` are those of the string. `None` if
-/// [`escape::write`](super::escape::write) would not restore the string as it is written.
+/// Encodes a string without its escapes. `escapes` begins with the escapes of the string. `None` if
+/// [`escape::write`](super::escape::write) would not restore the original text.
 fn push_unescaped(values: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &[u32]) -> Option<()> {
     let (mut from, end) = (scalar.start(), scalar.end());
     values.push(UNESCAPED);
-    // The final length is at most this one. It is not known yet, and later replaces this one in the same bytes.
+    // Reserves bytes for the length, which is at most this one. The final length overwrites them when it is known.
     let len_at = values.len();
     varint::write(values, end - from + PLAIN);
     let text_at = values.len();
@@ -175,10 +176,10 @@ fn push_unescaped(values: &mut Vec<u8>, scalar: Scalar, text: &str, escapes: &[u
     Some(())
 }
 
-/// Most lines of a text have at most this length.
+/// Most lines of a text are at most this long.
 const LINE: usize = 64;
 
-/// Copies `len` bytes. May overwrite further bytes of `to`, up to [`LINE`] in all.
+/// Copies `len` bytes. May overwrite further bytes of `to`, up to [`LINE`] in total.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8], len: usize) -> Option<()> {
     match (to.first_chunk_mut::<LINE>(), from.first_chunk::<LINE>()) {
@@ -194,7 +195,7 @@ fn copy_exactly(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// The byte that a backslash with this byte stands for, if serde_json writes it the same way. Zero for other bytes.
+/// The byte that a backslash and this byte stand for, if serde_json writes it the same way. Otherwise zero.
 const UNESCAPED_BYTES: [u8; 256] = {
     let mut unescaped = [0; 256];
     unescaped[b'n' as usize] = b'\n';

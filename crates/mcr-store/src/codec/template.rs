@@ -1,7 +1,7 @@
-//! Templates: the JSON of an object, with a placeholder for each scalar.
+//! Templates: the JSON of an object, with a placeholder instead of each scalar.
 //!
-//! Objects have the same *layout* if they have the same fields in the same order, and differ in their scalars only. They
-//! share a template.
+//! Objects have the same *layout* if they have the same fields in the same order and differ only in their scalars.
+//! Such objects share a template.
 
 use std::fmt;
 
@@ -30,8 +30,8 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Makes a template of objects that begin with `prefix` and have this key. `placeholders` are those of the tail. `None`
-    /// if the template is larger than 4 GiB, or if the name of a field contains a placeholder.
+    /// Makes a template for objects that begin with `prefix` and have this key. `placeholders` is the number in the
+    /// tail. `None` if the template is larger than 4 GiB, or if the name of a field contains a placeholder.
     pub(super) fn new(prefix: &str, key: TemplateKey<'_>, placeholders: usize) -> Option<Self> {
         let TemplateKey { inline, json } = key;
         // The generation is a number, which has no quotes.
@@ -70,7 +70,8 @@ impl Template {
         }
     }
 
-    /// The whole JSON of an object, with a placeholder for each scalar. Nothing else in it equals a placeholder.
+    /// The whole JSON of an object, with a placeholder for each scalar. Nothing else in the text looks like a
+    /// placeholder.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -80,7 +81,7 @@ impl Template {
         size_of::<Self>() + self.text.len() + size_of_val(&*self.placeholders)
     }
 
-    /// Writes the JSON of an object's tail. `values` are those of
+    /// Writes the JSON of an object's tail. `values` are the encoded values of a
     /// [`TemplateSplitter`](super::splitter::TemplateSplitter).
     pub(super) fn write(&self, values: &str, out: &mut Vec<u8>) {
         let text = self.text.as_bytes();

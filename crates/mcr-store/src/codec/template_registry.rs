@@ -24,19 +24,20 @@ const MAX_BYTES: usize = 4 << 20;
 /// The quota of each watch is `1 / min(watches, MAX_SHARES)` of the registry.
 const MAX_SHARES: usize = 8;
 
-/// The longest JSON that a template is made of. A longer one would keep the lock for long, and other watches would wait.
+/// The longest JSON from which a template is made. Longer JSON would keep the lock for long, while other watches wait.
 const MAX_TEMPLATE: usize = 64 << 10;
 
-/// The most keys that are remembered of templates with one object. It exceeds [`MAX_TEMPLATES`]: watches that are read one
-/// after the other come back to a key only after all other keys.
+/// The most remembered keys that only one object has had. It exceeds [`MAX_TEMPLATES`]: if watches are read one after
+/// the other, a key comes again only after all other keys.
 const MAX_SEEN_ONCE: usize = 2 * MAX_TEMPLATES;
 
-/// The templates of one kind, for any number of watches. An [`Encoder`](crate::Encoder) takes templates from it.
+/// The templates of one kind, for any number of watches. [`Encoder`](crate::Encoder)s use them.
 ///
-/// A template is made for the second object that has its layout: the same fields, in the same order, with other strings and
-/// numbers. A registry holds at most 4096 templates and 4 MiB, and each watch adds at most its quota of both: the whole if
-/// it is the only watch, an eighth if there are eight or more. If the registry is full, templates that no object uses are
-/// dropped. If there are none, further objects are held without a template, which takes more memory.
+/// A template is made when a second object has the same layout: the same fields, in the same order, with other strings
+/// and numbers. A registry holds at most 4096 templates and 4 MiB. Each watch adds at most its quota of both:
+/// everything if it is the only watch, an eighth if there are eight or more. If the registry is full, templates that
+/// no object uses are dropped. If all are in use, further objects are stored without a template, which takes more
+/// memory.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,7 +62,7 @@ pub struct TemplateRegistry {
     plain: Encoding,
     hasher: DefaultHashBuilder,
     templates: RwLock<Templates>,
-    /// How many watches there were so far.
+    /// How many watches have been registered so far.
     watches: AtomicU64,
 }
 
@@ -74,9 +75,9 @@ struct Templates {
     entries: HashTable<Entry>,
     all: Usage,
     by_watch: HashMap<WatchId, Usage>,
-    /// The hashes of keys that one object has, with the UID of that object.
+    /// The hashes of keys that only one object has had, with the UID of that object.
     seen_once: HashMap<u64, Uid>,
-    /// How many templates are declined before unused ones are searched again.
+    /// How many more requests for a template are declined before unused templates are searched again.
     cooldown: usize,
 }
 
@@ -113,8 +114,8 @@ impl TemplateRegistry {
         WatchId(self.watches.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The encoding of objects that have this key. `placeholders` is their number in the tail. `None` for the first object
-    /// that has the key, and if there is no room for another template.
+    /// The encoding of objects that have this key. `placeholders` is the number of placeholders in the tail. `None`
+    /// for the first object with the key, and if there is no room for another template.
     pub(super) fn encoding_for(
         &self,
         key: TemplateKey<'_>,
@@ -129,14 +130,14 @@ impl TemplateRegistry {
                 return Some(encoding);
             }
         }
-        // A key that can't become a template is declined before it takes the write lock.
+        // A key that can't become a template is declined before the write lock is taken.
         let has_placeholders_only =
             || memchr::memchr_iter(PLACEHOLDER, key.json.as_bytes()).count() == placeholders;
         if key.json.len() > MAX_TEMPLATE || !has_placeholders_only() {
             return None;
         }
         let mut templates = self.templates.write();
-        // Another thread may have made the template since.
+        // Another thread may have made the template meanwhile.
         if let Some(encoding) = templates.get(hash, key) {
             return Some(encoding);
         }
@@ -187,7 +188,7 @@ impl Templates {
         entry.map(|entry| entry.encoding.clone())
     }
 
-    /// Whether an object with another UID has the key. The same object may come again, changed or not.
+    /// Whether an object with another UID has had the key. One object may come several times, changed or not.
     fn seen_in_another_object(&mut self, hash: u64, uid: Uid) -> bool {
         match self.seen_once.get(&hash) {
             Some(first) => *first != uid,
@@ -201,7 +202,7 @@ impl Templates {
         }
     }
 
-    /// Whether a further template fits. Drops unused templates if it does not.
+    /// Whether a further template fits. If it does not, drops unused templates first.
     fn make_room(&mut self, bytes: usize, watch: WatchId, shares: usize) -> bool {
         let has_room = |templates: &Self| {
             let own = templates.by_watch.get(&watch).copied().unwrap_or_default();

@@ -5,8 +5,8 @@
 #[derive(Clone, Copy)]
 pub(super) struct CompactTimestamp([u8; Self::BYTES]);
 
-/// Year, month, day, hour, minute and second in the order in which they are written: the bits that each takes, its
-/// digits, and the character after it.
+/// Year, month, day, hour, minute and second, in the order of the text: the number of bits, the number of digits, and
+/// the character that follows.
 const PARTS: [(u32, usize, u8); 6] = [
     (14, 4, b'-'),
     (4, 2, b'-'),
@@ -23,11 +23,11 @@ impl CompactTimestamp {
     const BITS: u32 = 7;
     const TEXT_LEN: usize = 20;
 
-    /// Parses a text. `None` if it has another format. The day need not exist in the calendar.
+    /// Parses a text. `None` if it has another format. Accepts days that do not exist in the calendar.
     #[inline]
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; Self::TEXT_LEN] = text.try_into().ok()?;
-        // Two bytes rule out nearly all other texts of this length.
+        // These two bytes exclude nearly all other texts of this length.
         if text[10] != b'T' || text[19] != b'Z' {
             return None;
         }

@@ -4,12 +4,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use uuid::{Uuid, fmt::Hyphenated};
 
-/// A UID. API servers make UUIDs. Of any other text the UID holds a hash.
+/// A UID. API servers use UUIDs. For any other text, it holds a hash of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Uid(Uuid);
 
 impl Uid {
-    /// Reads a UID, and whether it is canonical: whether [`text`](Self::text) restores it.
+    /// Reads a UID. Also returns whether it is canonical, that is, whether [`text`](Self::text) restores the original
+    /// text.
     pub(super) fn read(uid: &str) -> (Self, bool) {
         let read = Uuid::try_parse(uid).map_or_else(|_| Self::hashed(uid), Self);
         (read, read.text() == uid.as_bytes())

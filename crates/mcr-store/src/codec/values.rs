@@ -1,8 +1,8 @@
 //! Values: the scalars of an object, in the order of the placeholders of its template.
 //!
-//! Encoded, a value is its length plus [`PLAIN`] as a [`varint`], and its text. A lower number in place of the length marks
-//! one of three other encodings: [`TIMESTAMP`], [`UNESCAPED`] and [`AS_JSON`]. The values of an object stand one after the
-//! other and are valid UTF-8.
+//! A value is encoded as its length plus [`PLAIN`], in the form of a [`varint`], followed by its text. A lower number
+//! instead of the length marks one of three other encodings: [`TIMESTAMP`], [`UNESCAPED`] and [`AS_JSON`]. The values
+//! of an object follow one another and are valid UTF-8.
 
 use std::array;
 
@@ -16,11 +16,11 @@ use super::{
 
 /// Marks a [`CompactTimestamp`], which has no length.
 pub(super) const TIMESTAMP: u8 = 0;
-/// Marks a string that is held without its escapes. Its length follows.
+/// Marks a string that is stored without its escapes. Its length follows.
 pub(super) const UNESCAPED: u8 = 1;
-/// Marks a string that is held as it is written, with quotes and escapes. Its length follows.
+/// Marks a string that is stored as JSON text, with quotes and escapes. Its length follows.
 pub(super) const AS_JSON: u8 = 2;
-/// The encoded length zero. Lower numbers are marks.
+/// The number that stands for the length zero. Lower numbers are marks.
 pub(super) const PLAIN: usize = 3;
 
 /// The value of a placeholder.
@@ -28,9 +28,9 @@ pub(super) const PLAIN: usize = 3;
 pub(super) enum TemplateValue<'a> {
     /// A string without escapes, a number, or a fact.
     Plain(&'a str),
-    /// A string that has escapes when it is written.
+    /// A string, unescaped, that has escapes in JSON.
     Unescaped(&'a str),
-    /// A string as it is written, with quotes and escapes.
+    /// A string as JSON text, with quotes and escapes.
     Json(&'a str),
     Timestamp(CompactTimestamp),
     Uid(Uid),

@@ -21,8 +21,8 @@ pub(super) fn len(number: usize) -> usize {
     (usize::BITS - number.leading_zeros()).div_ceil(BITS).max(1) as usize
 }
 
-/// Reads a number and its length in bytes. The bytes may be more than [`write`] makes. `None` if the last byte is
-/// missing.
+/// Reads a number, and the number of its bytes. Also accepts encodings that are longer than those of [`write`]. `None`
+/// if the last byte is missing.
 #[inline(always)]
 pub(super) fn read(bytes: &[u8]) -> Option<(usize, usize)> {
     let (mut number, mut shift, mut len) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Checks of the settings, and the controller that is made of them.
+//! Checks the settings, and makes the controller.
 
 use std::sync::Arc;
 
@@ -43,12 +43,13 @@ where
         self.build_with(|controller| controller)
     }
 
-    /// As [`build`](Self::build), with a change of the controller's settings, such as its concurrency. The clusters stay those of
-    /// [`from`](Self::from).
+    /// As [`build`](Self::build), with a function that changes the controller's settings, such as its concurrency.
+    /// [`from`](Self::from) still selects the source clusters.
     ///
-    /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps its targets and
-    /// its finalizer**, and its deletion waits until it is back in the watch or somebody removes the finalizer. The failure is reported
-    /// once. To choose sources by a label that may change, use [`source_labels`](Self::source_labels) or [`filter`](Self::filter).
+    /// The watch of the sources may be limited, for example to a namespace. **A source that leaves such a watch keeps
+    /// its targets and its finalizer**, and its deletion waits until it is back in the watch or somebody removes the
+    /// finalizer. The failure is reported once. To choose sources by a label that may change, use
+    /// [`source_labels`](Self::source_labels) or [`filter`](Self::filter).
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -72,7 +73,7 @@ where
                 return Err(BuildError::NoSelection(rule.id.clone()));
             }
         }
-        if self.makes == Makes::Mirrors && mirror::is_of_its_cluster(&relation.target) {
+        if self.makes == Makes::Mirrors && mirror::is_cluster_specific(&relation.target) {
             return Err(BuildError::NotMirrored(relation.target.kind.clone()));
         }
         if !self.is_placed {
@@ -100,8 +101,8 @@ where
     }
 }
 
-/// Whether a name of at most so many characters is usable as the value of a label, as a part of the name of an annotation, and as
-/// that of a namespace.
+/// Whether a name of at most `most` characters is usable as the value of a label, as a part of the name of an
+/// annotation, and as the name of a namespace.
 fn is_label(name: &str, most: usize) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     name.len() <= most

@@ -55,7 +55,7 @@ fn observed(row: &str) -> Observed<char, Key> {
                 };
                 let object = Object {
                     role,
-                    of: key.0.is_lowercase().then_some(key.1),
+                    place: key.0.is_lowercase().then_some(key.1),
                     wanted: !what.ends_with('-'),
                     state: state(how),
                     seen: false,

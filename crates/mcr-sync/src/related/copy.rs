@@ -10,22 +10,23 @@ use crate::{
     name::{self, hex, readable_with},
 };
 
-/// A label of copies: the name of the relation that made them. Copies are watched by it.
+/// A label of copies: the id of the relation that made them. The watch of copies selects it.
 pub(crate) const RELATED: &str = "sync.mcr.dev/related";
 /// An annotation of copies: the relation, and the cluster, namespace and name of the origin.
 const ORIGIN: &str = "sync.mcr.dev/origin";
 
-/// Whether the object is a copy of a related object, and so no target. A part of the marks suffices.
+/// Whether the object is a copy of a related object, and so not a target. The label or the annotation alone suffices.
 pub(crate) fn is_copy(meta: &ObjectMeta) -> bool {
     part(&meta.labels, RELATED).is_some() || part(&meta.annotations, ORIGIN).is_some()
 }
 
-/// Whether a sync of this name made the object. Such an object is never an origin, or it would be copied again and again.
+/// Whether a sync of this name made the object. Such an object is never an origin. Otherwise copies would be copied
+/// again and again.
 pub(crate) fn is_made_by(sync: &str, meta: &ObjectMeta) -> bool {
     part(&meta.labels, SYNC) == Some(sync)
 }
 
-/// The selector of copies. With a source, of those that belong to it.
+/// The label selector of copies: all copies of a relation, or only those of the source in `link`.
 pub(crate) fn selector(sync: &str, id: &str, link: Option<&Link<'_>>) -> String {
     let all = format!("{SYNC}={sync},{RELATED}={id}");
     match link {
@@ -42,7 +43,7 @@ fn origin(meta: &ObjectMeta) -> Option<(String, RequestKey)> {
     Some((id, key))
 }
 
-/// The cluster of the origin. `None` if somebody damaged the annotation.
+/// The cluster of the origin. `None` if the annotation is damaged.
 pub(crate) fn origin_cluster(meta: &ObjectMeta) -> Option<ClusterName> {
     origin(meta).map(|(_, key)| key.cluster)
 }
@@ -56,7 +57,7 @@ pub(crate) fn is_ours(meta: &ObjectMeta, id: &str, link: &Link<'_>) -> bool {
     is_of_relation && link.owns(meta)
 }
 
-/// The label and the annotation of a copy.
+/// The label and the annotation that mark a copy.
 pub(crate) fn marks(id: &str, origin: &RequestKey) -> [Option<(&'static str, String)>; 2] {
     let (cluster, object) = (&origin.cluster, &origin.object);
     let text = json!([id, &**cluster, object.namespace, object.name]).to_string();

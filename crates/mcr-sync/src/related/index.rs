@@ -1,4 +1,4 @@
-//! Which sources an object of a related kind concerns: an index in memory that reconciles and watches fill.
+//! An index in memory that reconciles and watches fill: which sources an object of a related kind concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{link::part, name};
 
-/// The objects that one source takes from a namespace.
+/// Which objects one source selects in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Selected {
     Names(BTreeSet<String>),
     Labels(BTreeMap<String, String>),
-    /// All of them: a function chooses.
+    /// All objects. Then the function of the user chooses.
     All,
 }
 
@@ -21,7 +21,7 @@ impl Selected {
     pub(crate) fn matches(&self, meta: &ObjectMeta) -> bool {
         match self {
             Self::Names(names) => meta.name.as_ref().is_some_and(|name| names.contains(name)),
-            // An empty selector would select everything, which nobody means.
+            // An empty selector would select everything, which nobody intends.
             Self::Labels(wanted) => {
                 let mut all = wanted.iter();
                 !wanted.is_empty() && all.all(|(key, value)| part(&meta.labels, key) == Some(value))
@@ -31,7 +31,7 @@ impl Selected {
     }
 }
 
-/// A namespace of a cluster. Without a name: the objects that have no namespace.
+/// A namespace of a cluster. `None` stands for cluster-scoped objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Scope {
     pub(crate) cluster: ClusterName,
@@ -39,7 +39,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The key of an object of this name.
+    /// The key of an object of this name in the scope.
     pub(crate) fn key(&self, name: &str) -> RequestKey {
         RequestKey::new(self.cluster.clone(), name::key(self.namespace.as_deref(), name))
     }
@@ -49,18 +49,18 @@ type Interests = BTreeMap<Scope, BTreeSet<Selected>>;
 
 #[derive(Default)]
 struct Inner {
-    /// Per source: what it takes from where.
+    /// What each source selects, by namespace.
     interests: BTreeMap<RequestKey, Interests>,
-    /// Per namespace: the sources that take something from it.
+    /// The sources that select something in a namespace.
     sources: BTreeMap<Scope, BTreeSet<RequestKey>>,
-    /// Per source: where copies of it were seen. Some may be gone.
+    /// Where copies of each source were observed. Some may be gone.
     copies: BTreeMap<RequestKey, BTreeSet<RequestKey>>,
 }
 
 /// The index of one related kind.
 ///
-/// A reconcile notes what it is going to read before it reads it. So a change of an object is either in what the reconcile
-/// reads, or its event finds the note.
+/// A reconcile notes what it is going to read before it reads. So a change of an object is either in what the
+/// reconcile reads, or the event of the change finds the source here.
 #[derive(Default)]
 pub(crate) struct Index(Mutex<Inner>);
 
@@ -69,7 +69,7 @@ impl Index {
         self.0.lock()
     }
 
-    /// Sets what a source takes. Nothing removes its entry.
+    /// Sets what a source selects. The entry stays until the cluster of the source leaves.
     pub(crate) fn note(&self, source: &RequestKey, interests: Interests) {
         let mut inner = self.inner();
         let former = inner.interests.remove(source).unwrap_or_default();
@@ -90,7 +90,7 @@ impl Index {
         }
     }
 
-    /// The sources that take this object.
+    /// The sources that select this object.
     pub(crate) fn concerned(&self, cluster: &ClusterName, meta: &ObjectMeta) -> Vec<RequestKey> {
         let scope = Scope {
             cluster: cluster.clone(),
@@ -109,8 +109,8 @@ impl Index {
         sources.filter(is_selected).cloned().collect()
     }
 
-    /// Notes that a copy was seen or is gone.
-    pub(crate) fn saw_copy(&self, source: &RequestKey, copy: RequestKey, deleted: bool) {
+    /// Notes that a copy was observed or deleted.
+    pub(crate) fn note_copy(&self, source: &RequestKey, copy: RequestKey, deleted: bool) {
         let mut inner = self.inner();
         let copies = inner.copies.entry(source.clone()).or_default();
         if deleted {
@@ -129,7 +129,8 @@ impl Index {
         inner.copies.get(source).into_iter().flatten().cloned().collect()
     }
 
-    /// Forgets the sources of a cluster that has left, and the copies in it. They are seen again when it is back.
+    /// Forgets the sources and the copies in a cluster that has left. They are observed again when the cluster is
+    /// back.
     pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
         let mut of_cluster = Vec::from_iter(self.inner().interests.keys().cloned());
         of_cluster.retain(|source| source.cluster == *cluster);
@@ -196,14 +197,14 @@ mod tests {
         let (index, sources) = (Index::default(), ["a", "b"].map(|cluster| key(cluster, "x")));
         for source in &sources {
             index.note(source, interests(Selected::All));
-            index.saw_copy(source, key("berlin", "copy"), false);
-            index.saw_copy(source, key("a", "copy"), false);
+            index.note_copy(source, key("berlin", "copy"), false);
+            index.note_copy(source, key("a", "copy"), false);
         }
         index.note(&sources[1], BTreeMap::new());
         index.forget_cluster(&ClusterName::new("a").unwrap());
         assert_eq!(index.copies(&sources[1]), [key("berlin", "copy")]);
         for source in &sources {
-            index.saw_copy(source, key("berlin", "copy"), true);
+            index.note_copy(source, key("berlin", "copy"), true);
         }
         let inner = index.inner();
         assert!(inner.interests.is_empty() && inner.sources.is_empty() && inner.copies.is_empty());

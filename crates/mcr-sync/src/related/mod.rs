@@ -1,4 +1,4 @@
-//! Related objects: those that a service makes beside a target, or that a consumer gives beside a source.
+//! Related objects: objects that a service makes beside a target, or that a consumer adds beside a source.
 
 pub(crate) mod copy;
 pub(crate) mod index;
@@ -23,19 +23,21 @@ use crate::{functions::typed, values::without_quoted_json};
 
 /// Related objects of a sync: objects of the kind `K` that are copied along with each source `S` and its targets `T`.
 ///
-/// - [`up`](Self::up): objects in the namespace of the target are copied to the namespace of the source. An example is the Secret
-///   with the password that a service makes.
-/// - [`down`](Self::down): objects in the namespace of the source are copied to the namespace of the target. An example is a
-///   ConfigMap with settings that a consumer gives.
+/// - [`up`](Self::up): objects in the namespace of the target are copied to the namespace of the source. An example is
+///   the Secret with a password that a service makes.
+/// - [`down`](Self::down): objects in the namespace of the source are copied to the namespace of the target. An
+///   example is a ConfigMap with the settings of a consumer.
 ///
-/// Choose the objects with [`named`](Self::named), [`labelled`](Self::labelled) or [`select`](Self::select). A copy follows its
-/// origin. It is deleted when its origin is deleted or no longer chosen, and before its target is deleted. It stays while the cluster
-/// of its origin is away. An object of somebody else that has the name of a copy is reported and not touched.
+/// Choose the objects with [`named`](Self::named), [`labelled`](Self::labelled) or [`select`](Self::select). A copy
+/// follows its origin. It is deleted when its origin is deleted or no longer chosen, and before its target is deleted.
+/// It stays while the cluster of its origin is away. If an object of somebody else has the name of a copy, that object
+/// is reported and not touched.
 ///
-/// The kind must be namespaced if the source and the target are, and cluster-scoped if they are.
+/// The kind `K` must be namespaced if source and target are namespaced, and cluster-scoped if they are cluster-scoped.
 ///
-/// **Choose objects of `up` by fields of the target, not by fields of the source**, if targets of several consumers share a
-/// namespace. The author of a source could otherwise name an object of somebody else, and would get a copy of it.
+/// **If targets of several consumers share a namespace, choose objects of `up` by fields of the target, not by fields
+/// of the source.** Otherwise the author of a source could name an object of somebody else, and would get a copy of
+/// it.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -69,8 +71,8 @@ impl<S, T, K> Related<S, T, K>
 where
     K: Resource + DeserializeOwned + Serialize,
 {
-    /// Copies objects from beside the target to beside the source. The id becomes a label of the copies: 1 to 50 lower case
-    /// letters, digits and '-'. Another id is another relation, which does not know the copies of the former one.
+    /// Copies objects from beside the target to beside the source. The id becomes a label of the copies: 1 to 50 lower
+    /// case letters, digits and '-'. A new id is a new relation, to which copies with the former id do not belong.
     pub fn up(id: impl Into<String>) -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -78,7 +80,7 @@ where
         Self::up_with(id, &())
     }
 
-    /// As [`up`](Self::up), of a kind that is known at run time.
+    /// As [`up`](Self::up), for a kind that is known at run time.
     ///
     /// ```
     /// use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -93,8 +95,8 @@ where
         Self::new(Way::Up, id.into(), kind)
     }
 
-    /// Copies objects from beside the source to beside the target. They are copied before the target is made, so that the
-    /// service finds them. The id is as that of [`up`](Self::up).
+    /// Copies objects from beside the source to beside the target. They are copied before the target is made, so that
+    /// the service finds them. The same rules apply to the id as in [`up`](Self::up).
     pub fn down(id: impl Into<String>) -> Self
     where
         K: Resource<DynamicType = ()>,
@@ -102,7 +104,7 @@ where
         Self::down_with(id, &())
     }
 
-    /// As [`down`](Self::down), of a kind that is known at run time.
+    /// As [`down`](Self::down), for a kind that is known at run time.
     pub fn down_with(id: impl Into<String>, kind: &K::DynamicType) -> Self {
         Self::new(Way::Down, id.into(), kind)
     }
@@ -122,11 +124,11 @@ where
         Self { rule, kind }
     }
 
-    /// Chooses objects by name. The function gets the source and its target, and returns an `Option`, a `Vec`, or another iterator
-    /// of names. The target is `None` while there is none.
+    /// Chooses objects by name. The function gets the source and its target, and returns an `Option`, a `Vec`, or
+    /// another iterator of names. The target is `None` while there is none.
     ///
-    /// A named object that does not exist is reported in the condition of the source. Until it exists, a target that moves stays in its
-    /// former place too. The function must not block.
+    /// A named object that does not exist is reported in the condition of the source. Until it exists, a target that
+    /// moves also stays in its former place. The function must not block.
     pub fn named<I>(mut self, names: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item: Into<String>>,
@@ -139,8 +141,8 @@ where
 
     /// Chooses the objects that have all these labels. No labels choose no objects.
     ///
-    /// Each reconcile goes over the keys of all watched objects of the origin's cluster; limit them with
-    /// [`watch_labels`](Self::watch_labels).
+    /// Each reconcile goes over the keys of all watched objects in the origin's cluster.
+    /// [`watch_labels`](Self::watch_labels) limits which objects are watched.
     pub fn labelled<I, A, B>(mut self, labels: impl Fn(&S, Option<&T>) -> I + Send + Sync + 'static) -> Self
     where
         I: IntoIterator<Item = (A, B)>,
@@ -155,8 +157,8 @@ where
         self
     }
 
-    /// Chooses the objects of the namespace for which the function returns true. It costs as much as
-    /// [`labelled`](Self::labelled), and a change of any object of the namespace leads to a reconcile.
+    /// Chooses the objects of the namespace for which the function returns true. The cost of a reconcile is that of
+    /// [`labelled`](Self::labelled), and a change of any object in the namespace leads to a reconcile.
     pub fn select(mut self, select: impl Fn(&S, Option<&T>, &K) -> bool + Send + Sync + 'static) -> Self {
         let choose =
             move |source: &S, target: Option<&T>, object: &Value| Ok(select(source, target, &typed(object)?));
@@ -164,17 +166,17 @@ where
         self
     }
 
-    /// Makes the copy from its origin. Name, namespace and status of the returned object are ignored. Default: all of the origin,
-    /// but of its metadata only labels and annotations, without those of kcp and kubectl, and without the `immutable` of Secrets
-    /// and ConfigMaps.
+    /// Makes the copy from its origin. Name, namespace and status of the returned object are ignored. Default: the
+    /// whole origin, with labels and annotations as its only metadata. Labels and annotations of kcp and kubectl are
+    /// left out, and so is the `immutable` of Secrets and ConfigMaps.
     ///
     /// The copy stays as it is until the source or the origin changes.
     pub fn project(self, project: impl Fn(&S, &K) -> K + Send + Sync + 'static) -> Self {
         self.try_project(move |source, origin| Ok::<K, BoxError>(project(source, origin)))
     }
 
-    /// As [`project`](Self::project), with a function that may fail. An error is reported in the condition of the source, so it must
-    /// have no secret values.
+    /// As [`project`](Self::project), with a function that may fail. The error is reported in the condition of the
+    /// source, so its text must not contain secret values.
     pub fn try_project<E>(mut self, project: impl Fn(&S, &K) -> Result<K, E> + Send + Sync + 'static) -> Self
     where
         E: Into<BoxError>,
@@ -188,17 +190,19 @@ where
         self
     }
 
-    /// Names the copy. Default: the readable part of the origin's name, and a hash of sync, relation, source and origin.
+    /// Names the copy. Default: the readable part of the origin's name, and a hash of sync, relation, source and
+    /// origin.
     ///
-    /// If two origins of a source get the same name, the first one is copied, and the condition of the source reports the other.
+    /// If two origins of a source get the same name, the first one is copied, and the condition of the source reports
+    /// the other one.
     pub fn name_by(mut self, name: impl Fn(&S, &K) -> String + Send + Sync + 'static) -> Self {
         let name = move |source: &S, object: &Value| Ok(name(source, &typed(object)?));
         self.rule.name = Some(Arc::new(name));
         self
     }
 
-    /// Limits the watch of origins by a label selector, as in `app=db,tier!=test`. Default: all objects of the kind are watched.
-    /// Objects that do not match are not copied.
+    /// Limits the watch of origins by a label selector, as in `app=db,tier!=test`. Default: all objects of the kind are
+    /// watched. Objects that do not match are not copied.
     pub fn watch_labels(mut self, selector: impl Into<String>) -> Self {
         self.rule.watch_labels = Some(selector.into());
         self

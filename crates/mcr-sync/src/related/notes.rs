@@ -1,4 +1,4 @@
-//! Origins that can't be copied now, in words.
+//! Why an origin can't be copied now, as text for people.
 
 use mcr::RequestKey;
 
@@ -12,7 +12,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Whether nobody knows which origins there are.
+    /// Whether it is unknown which origins exist.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.problem, Problem::Unknown(_))
     }
@@ -20,12 +20,12 @@ impl Note {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The selection names it, and it does not exist.
+    /// The selection names an object that does not exist.
     Missing,
-    /// The objects of its kind are not known in its cluster, with the reason.
+    /// The origins in a cluster can't be read, for this reason.
     Unknown(String),
-    /// Two origins have a copy of this name.
-    Twice,
+    /// The copy of another origin has the same name.
+    SameName,
     /// A function of the user failed.
     Failed(String),
 }
@@ -36,16 +36,16 @@ impl Problem {
         match self {
             Self::Missing => "RelatedMissing",
             Self::Unknown(_) => "RelatedUnknown",
-            Self::Twice => "NameTaken",
+            Self::SameName => "NameTaken",
             Self::Failed(_) => "FunctionFailed",
         }
     }
 
-    pub(crate) fn words(&self, what: &str) -> String {
+    pub(crate) fn message(&self, what: &str) -> String {
         match self {
             Self::Missing => format!("{what} does not exist"),
             Self::Unknown(reason) => format!("{what} is not known: {reason}"),
-            Self::Twice => {
+            Self::SameName => {
                 format!("{what} is the copy of another object already; give copies different names")
             }
             Self::Failed(reason) => format!("{what} is not copied: {reason}"),

@@ -1,4 +1,4 @@
-//! One relation to related objects: what the user has set, without its types.
+//! One relation to related objects: the settings of the user, without the types of the objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{desired::Desired, link::Link, mirror, name::is_valid};
 
-/// The error of a function of the user, in words. It never has a value of the object.
+/// The error of a function of the user, as text. It never contains a value of the object.
 type Reported<T> = Result<T, String>;
 pub(crate) type Names<S, T> = Arc<dyn Fn(&S, Option<&T>) -> BTreeSet<String> + Send + Sync>;
 pub(crate) type Labels<S, T> = Arc<dyn Fn(&S, Option<&T>) -> BTreeMap<String, String> + Send + Sync>;
@@ -66,7 +66,7 @@ impl<S, T> Rule<S, T> {
         self.way == Way::Down
     }
 
-    /// Of the source and a place of its target: where the origins are, and where the copies go.
+    /// For a source and a place of its target: the scope of the origins, and the scope of the copies.
     pub(crate) fn scopes(&self, source: &RequestKey, place: &RequestKey) -> (Scope, Scope) {
         let scope = |key: &RequestKey| Scope {
             cluster: key.cluster.clone(),
@@ -78,7 +78,7 @@ impl<S, T> Rule<S, T> {
         }
     }
 
-    /// What the source takes from the namespace of the origins.
+    /// What the source selects in the scope of the origins.
     pub(crate) fn selected(&self, source: &S, target: Option<&T>) -> Selected {
         match &self.selection {
             Some(Selection::Names(names)) => Selected::Names(names(source, target)),
@@ -88,7 +88,7 @@ impl<S, T> Rule<S, T> {
         }
     }
 
-    /// Whether the function of the user chooses this object. Without such a function it does.
+    /// Whether the function of the user chooses this object. Without such a function, every object is chosen.
     pub(crate) fn chooses(&self, source: &S, target: Option<&T>, object: &Value) -> Reported<bool> {
         match &self.selection {
             Some(Selection::Choose(choose)) => choose(source, target, object),
@@ -96,7 +96,7 @@ impl<S, T> Rule<S, T> {
         }
     }
 
-    /// Name and desired state of the copy of an origin.
+    /// The name and the desired state of the copy of an origin.
     pub(crate) fn copy_of(
         &self,
         source: &S,
@@ -120,7 +120,8 @@ impl<S, T> Rule<S, T> {
             Some(project) => project(source, &live)?,
             None => {
                 let mut copy = live;
-                // An origin that is made anew may have other values, and its copy must be able to follow.
+                // An origin that is deleted and created again may have other values, and its copy must be able to
+                // follow.
                 if let Some(fields) = copy.as_object_mut() {
                     fields.remove("immutable");
                 }

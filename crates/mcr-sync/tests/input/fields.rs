@@ -130,7 +130,7 @@ async fn sync_field_that_somebody_else_sets_again_and_again_is_reported_and_writ
         let words = format!(
             "somebody else sets these fields of default/{target} in cluster berlin again and again: spec.size; "
         );
-        let advice = "leave them out of the projection, or let the other one leave them alone. \
+        let advice = "leave them out of the projection, or make the other controller leave them out. \
             The sync sets them at most once a minute";
         assert_eq!(message, words + advice, "{mode:?}");
         let (writes, reported) = (writes() - before, count(&world.team_a, "patch") - reported);

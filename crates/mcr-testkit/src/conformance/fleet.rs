@@ -23,7 +23,8 @@ use crate::suite::fail;
 
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The first number of a marker: a cluster that is added only to wait until the fleet has engaged it.
+/// The first number of a marker. A marker is a cluster that is added only so that the check can wait until the fleet
+/// has engaged it.
 const MARKERS: usize = 1000;
 
 struct Running {
@@ -44,7 +45,7 @@ impl Running {
         let fleet = Fleet::builder()
             .provider(tap.clone())
             .settings(|settings| {
-                // A subject may have one API server for all its clusters.
+                // All clusters of a subject may have the same API server.
                 settings.allow_duplicates = true;
                 settings.removal_grace = GRACE;
                 settings.drain_grace = Duration::from_secs(1);
@@ -67,7 +68,7 @@ impl Running {
         running
             .until("the provider announces Synced", || running.fleet.is_discovered())
             .await;
-        // A task of the fleet engages a cluster, a moment after it was announced.
+        // A task of the fleet engages a cluster shortly after the announcement.
         running
             .until(format!("{names:?} are engaged"), || {
                 names.iter().all(|name| running.fleet.get(name).is_ok())
@@ -104,15 +105,14 @@ impl Running {
 
     /// Fails unless the fleet still has this engagement of the cluster.
     #[track_caller]
-    fn same(&self, cluster: &Cluster, why: &str) {
+    fn must_keep(&self, cluster: &Cluster, why: &str) {
         let now = self.fleet.get(cluster.name()).ok();
         if !now.is_some_and(|now| now.is_same(cluster)) {
             fail(format!("{} was disengaged, though {why}", cluster.name()));
         }
     }
 
-    /// Waits until the provider has made this announcement more than `before` times, and until the fleet has acted on
-    /// it.
+    /// Waits until the provider has made this announcement more than `before` times, and the fleet has processed it.
     async fn until_reported<S: Subject>(&self, subject: &mut S, line: String, before: usize) {
         self.until(format!("the provider announces {line}"), || {
             self.tap.count(&line) > before
@@ -121,8 +121,8 @@ impl Running {
         self.converged(subject).await;
     }
 
-    /// Waits for the subject's [`quiet`](Subject::quiet) time. Then adds a marker, if the subject can, and waits until it
-    /// is engaged: by then the fleet has acted on all earlier announcements.
+    /// Waits for the subject's [`quiet`](Subject::quiet) time. If the subject can add clusters, then adds a marker and
+    /// waits until it is engaged. The fleet has then processed all earlier announcements.
     async fn converged<S: Subject>(&self, subject: &mut S) {
         sleep(self.quiet).await;
         if S::CAN.contains(&Add) {
@@ -156,7 +156,7 @@ pub(super) async fn the_fleet_lets_a_removed_cluster_go_entirely<S: Subject>() {
     if running.fleet.get(&names[0]).is_ok() || !leaving.token().is_cancelled() {
         fail("the removed cluster can still be had");
     }
-    running.same(&staying, "only its neighbour was removed");
+    running.must_keep(&staying, "only its neighbour was removed");
     subject.remove(&drafts[1]).await;
     subject.remove(&drafts[2]).await;
     let fixed = subject.fixed().len();
@@ -183,18 +183,18 @@ pub(super) async fn the_fleet_sweeps_what_a_restart_no_longer_names<S: Subject>(
     let clusters: Vec<Cluster> = names.iter().map(|name| running.get(name)).collect();
     running.tap.cut();
     subject.remove(&drafts[1]).await;
-    running.tap.mend();
+    running.tap.reopen();
     running
         .until("a second round of discovery", || running.tap.count("synced") > 1)
         .await;
-    running.same(&clusters[1], "its grace has only begun");
+    running.must_keep(&clusters[1], "its grace has only begun");
     running
         .until("what is no longer named goes after its grace", || {
             running.fleet.get(&names[1]).is_err()
         })
         .await;
-    running.same(&clusters[0], "the restarted discovery named it");
-    running.same(&clusters[2], "the restarted discovery named it");
+    running.must_keep(&clusters[0], "the restarted discovery named it");
+    running.must_keep(&clusters[2], "the restarted discovery named it");
     running.stop().await;
 }
 
@@ -214,7 +214,7 @@ pub(super) async fn the_fleet_replaces_a_cluster_of_another_identity<S: Subject>
     running
         .until("the old one is Gone", || old.state() == ClusterState::Gone)
         .await;
-    running.same(&neighbour, "only its neighbour was replaced");
+    running.must_keep(&neighbour, "only its neighbour was replaced");
     running.stop().await;
 }
 
@@ -229,15 +229,15 @@ pub(super) async fn the_fleet_keeps_a_cluster_over_rotations_and_changes<S: Subj
         draft = draft.rotated();
         subject.rotate(&draft).await;
         running.until_reported(&mut subject, line.clone(), before).await;
-        running.same(&cluster, "only its credentials changed");
+        running.must_keep(&cluster, "only its credentials changed");
     }
-    // Without a declared identity, and as the cluster does not answer, the fleet takes another address for another
+    // The cluster does not answer. So without a declared identity, the fleet treats another address as another
     // cluster.
     if S::CAN.contains(&Change) && cluster.identity().is_some() {
         let before = running.tap.count(&line);
         subject.change(&draft.changed()).await;
         running.until_reported(&mut subject, line, before).await;
-        running.same(&cluster, "only its labels or address changed");
+        running.must_keep(&cluster, "only its labels or address changed");
     }
     running.stop().await;
 }
@@ -256,12 +256,12 @@ pub(super) async fn the_fleet_keeps_a_cluster_whose_description_broke<S: Subject
         .until("the broken description is shown as a warning", warned)
         .await;
     running.converged(&mut subject).await;
-    running.same(&cluster, "its last good description goes on");
+    running.must_keep(&cluster, "its last good description goes on");
     subject.repair(&drafts[0]).await;
     running
         .until("the warning goes when the description is repaired", || !warned())
         .await;
-    running.same(&cluster, "it was only repaired");
+    running.must_keep(&cluster, "it was only repaired");
     running.stop().await;
 }
 
@@ -276,7 +276,7 @@ pub(super) async fn the_fleet_shows_a_suspended_cluster<S: Subject>() {
     running
         .until("the cluster is no longer Suspended", || !suspended())
         .await;
-    running.same(&cluster, "it was only suspended");
+    running.must_keep(&cluster, "it was only suspended");
     running.stop().await;
 }
 
@@ -286,7 +286,7 @@ pub(super) async fn the_fleet_keeps_a_cluster_being_deleted<S: Subject>() {
     let cluster = running.get(&names[0]);
     subject.begin_deletion(&drafts[0]).await;
     running.converged(&mut subject).await;
-    running.same(
+    running.must_keep(
         &cluster,
         "finalizers in it must be releasable while its object is being deleted",
     );

@@ -11,15 +11,15 @@ use crate::{sim::SimCluster, suite::fail};
 /// How a cluster is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// So that it can be connected.
+    /// The cluster can be connected.
     Good,
-    /// So that it can't be used, with the draft's token still in it.
+    /// The description can't be used. It still contains the draft's token.
     Broken,
-    /// As one that is not expected to answer.
+    /// The cluster is not expected to answer.
     Suspended,
 }
 
-/// A provider whose clusters are described by objects of a hub. [`InHub`] is the [`Subject`] of it.
+/// A provider whose clusters are described by objects of a hub. [`InHub`] makes a [`Subject`] from it.
 pub trait Described: Sized + 'static {
     /// The abilities of the subject.
     const CAN: &'static [Ability];
@@ -33,19 +33,19 @@ pub trait Described: Sized + 'static {
     /// The name of a cluster.
     fn name(draft: &Draft) -> String;
 
-    /// The object whose end is that of the cluster: its resource and key.
+    /// The resource and the key of the object with which the cluster disappears.
     fn place(draft: &Draft) -> (&'static str, String);
 
     /// The objects that describe a cluster, in the order in which they are written.
     fn objects(&self, draft: &Draft, form: Form) -> Vec<Value>;
 
-    /// Gives the object of a cluster a deletionTimestamp, while a finalizer keeps it.
+    /// Starts the deletion of a cluster's object, which a finalizer keeps.
     fn begin_deletion(&self, hub: &SimCluster, draft: &Draft) {
         set_finalizers::<Self>(hub, draft, &json!(["example.com/keep"]));
         delete::<Self>(hub, draft);
     }
 
-    /// Ends what [`begin_deletion`](Self::begin_deletion) has begun.
+    /// Finishes the deletion that [`begin_deletion`](Self::begin_deletion) has started.
     fn finish_deletion(&self, hub: &SimCluster, draft: &Draft) {
         set_finalizers::<Self>(hub, draft, &json!([]));
     }
@@ -67,7 +67,7 @@ fn delete<D: Described>(hub: &SimCluster, draft: &Draft) {
     }
 }
 
-/// The subject of a provider whose clusters are [`Described`] in a hub.
+/// The subject for a provider whose clusters are [`Described`] in a hub.
 pub struct InHub<D>(D, SimCluster);
 
 impl<D: Described> InHub<D> {

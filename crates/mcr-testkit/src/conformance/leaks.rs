@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Subject, stream::world};
 use crate::suite::fail;
 
-/// Enough rounds that one leak in each stands out from the other activity of the process.
+/// Enough rounds to distinguish a leak in each round from other activity of the process.
 const ROUNDS: usize = 40;
 
 pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
@@ -23,15 +23,15 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
         let stop = CancellationToken::new();
         let mut discovery = provider.discover(stop.clone());
         match number % 4 {
-            // Ends the discovery before its first poll, while it starts, and while it waits; with and without
-            // cancelling its token.
+            // Ends the discovery before its first poll, while it starts, or while it waits; with or without cancelling
+            // its token.
             0 => {}
             1 => drop(futures::poll!(discovery.next())),
             kind => {
                 let synced =
                     async { while !matches!(discovery.next().await, Some(Ok(Change::Synced)) | None) {} };
                 if timeout(subject.patience(), synced).await.is_err() {
-                    fail("the discovery should say Synced");
+                    fail("the discovery should announce Synced");
                 }
                 if kind == 3 {
                     stop.cancel();
@@ -39,7 +39,7 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
             }
         }
     };
-    // Some rounds before the count, so that things that are made once for all discoveries exist.
+    // Some rounds before the count, so that everything that is created only once exists already.
     for number in 0..8 {
         round(number).await;
     }
@@ -52,7 +52,7 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
     let deadline = Instant::now() + subject.patience();
     loop {
         let now = (tasks(), entries("task"), entries("fd"));
-        // Tasks are counted in this test's own runtime; threads and files in a process with other tests.
+        // Tasks are counted in the runtime of this test, but threads and files in a process with other tests.
         let clean = now.0 <= before.0 && now.1 < before.1 + ROUNDS / 2 && now.2 < before.2 + ROUNDS / 2;
         if clean {
             return;
@@ -66,7 +66,7 @@ pub(super) async fn a_discovery_leaves_nothing_behind<S: Subject>() {
     }
 }
 
-/// The number of threads or open files, where `/proc` has it; else 0.
+/// The number of threads or open files, if `/proc` exists, otherwise 0.
 fn entries(of: &str) -> usize {
     std::fs::read_dir(format!("/proc/self/{of}")).map_or(0, Iterator::count)
 }

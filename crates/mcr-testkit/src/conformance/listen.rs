@@ -1,4 +1,4 @@
-//! Reads the changes of a discovery, with a deadline, and fails at once on a change that is never allowed.
+//! Reads the announcements of a discovery, with a deadline. Fails at once on an announcement that is never allowed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +15,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Ability, CANARY, Draft, Subject};
 use crate::suite::fail;
 
-/// How long a discovery may take to end, in short pauses of the same runtime: on a busy machine they take longer as well.
+/// How long a discovery may take to end: a number of short sleeps in the same runtime. On a busy machine, the sleeps
+/// take longer too.
 const STOPPING: (u32, Duration) = (100, Duration::from_millis(20));
 
-/// The first number of a marker: a cluster that is added only to wait until it is announced.
+/// The first number of a marker. A marker is a cluster that is added only so that the check can wait until it is
+/// announced.
 const MARKERS: usize = 1000;
 
 pub(super) struct Received {
@@ -29,12 +31,12 @@ pub(super) struct Received {
     quiet: Duration,
     /// All announcements in order, in a short form.
     pub(super) log: Vec<String>,
-    /// The announced clusters with their last good specs. A cluster that was only ever announced as broken is not in
-    /// it.
+    /// The announced clusters with their last good specs. Does not contain clusters that were only announced as
+    /// broken.
     pub(super) clusters: BTreeMap<ClusterName, ClusterSpec>,
     pub(super) broken: BTreeMap<ClusterName, BrokenCluster>,
     pub(super) syncs: usize,
-    /// The markers, and whether each was announced. They are not in `clusters`.
+    /// The markers, and whether each was announced. `clusters` does not contain them.
     markers: BTreeMap<ClusterName, bool>,
 }
 
@@ -55,7 +57,7 @@ impl Received {
         }
     }
 
-    /// Starts a discovery and listens until it is synced.
+    /// Starts a discovery and reads until it is synced.
     pub(super) async fn synced<S: Subject>(subject: &S) -> Self {
         let mut received = Self::start(subject);
         received
@@ -66,7 +68,7 @@ impl Received {
         received
     }
 
-    /// Listens until the condition holds. `what` completes the failure: what the provider should have announced.
+    /// Reads announcements until the condition holds. `what` names the expected announcement in the failure.
     #[track_caller]
     pub(super) fn until(
         &mut self,
@@ -87,7 +89,7 @@ impl Received {
         }
     }
 
-    /// Listens until a cluster is announced with a spec for which the condition holds.
+    /// Reads announcements until a cluster has a spec for which the condition holds.
     pub(super) async fn until_spec(
         &mut self,
         name: &ClusterName,
@@ -118,7 +120,7 @@ impl Received {
         .await;
     }
 
-    /// Listens until the next `Upsert` of a cluster.
+    /// Reads announcements until the next `Upsert` of a cluster.
     pub(super) async fn until_announced_again(&mut self, name: &ClusterName) {
         let (line, from) = (format!("+{name}"), self.log.len());
         self.until(format!("an Upsert of {name}"), move |received| {
@@ -127,9 +129,9 @@ impl Received {
         .await;
     }
 
-    /// Listens for the subject's [`quiet`](Subject::quiet) time. Then adds a marker, if the subject can, and listens
-    /// until it is announced: by then all earlier changes have been announced. Returns the announcements of other
-    /// clusters.
+    /// Reads announcements for the subject's [`quiet`](Subject::quiet) time. If the subject can add clusters, then
+    /// adds a marker and reads until it is announced. All earlier changes have then been announced. Returns the
+    /// announcements of other clusters.
     pub(super) async fn listen<S: Subject>(&mut self, subject: &mut S) -> Vec<String> {
         let from = self.log.len();
         let end = Instant::now() + self.quiet;

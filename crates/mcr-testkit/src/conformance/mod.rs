@@ -1,12 +1,12 @@
 //! The conformance suite: one macro makes the tests of everything that a provider must do.
 //!
-//! The author of a provider writes a [`Subject`]: a small world (a folder, a hub, a registry) in which clusters
-//! can be added, changed and removed, and the provider that watches it.
+//! The author of a provider implements [`Subject`]: the provider, and a small world (a folder, a hub, a registry) that
+//! it watches and in which clusters can be added, changed and removed.
 //! [`provider_conformance!`](crate::provider_conformance) makes one test for each promise. A test that needs an
-//! ability which [`Subject::CAN`] does not have is skipped, and prints that to standard error.
+//! ability which is not in [`Subject::CAN`] is skipped, and prints that to standard error.
 //!
-//! Give the suite a test file of its own, `tests/conformance.rs`: the test that counts threads and files is
-//! disturbed by other tests in its process.
+//! Give the suite its own test file, `tests/conformance.rs`: one test counts threads and files, and other tests in the
+//! same process would disturb it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,8 +46,8 @@
 //! mcr_testkit::provider_conformance!(MyProvider);
 //! ```
 //!
-//! At the addresses of the suite's clusters nothing answers. The suite checks the announcements of the provider,
-//! and how a `Fleet` reacts to them.
+//! The clusters of the suite do not answer. The suite checks the announcements of the provider, and how a `Fleet`
+//! reacts to them.
 
 mod fleet;
 #[cfg(feature = "sim")]
@@ -129,7 +129,7 @@ macro_rules! for_each_check {
     };
 }
 
-/// Checks that count threads and files run alone, all others together.
+/// Checks that count threads and files run alone. All others run together.
 static ALONE: RwLock<()> = RwLock::new(());
 
 macro_rules! dispatch {
@@ -138,13 +138,14 @@ macro_rules! dispatch {
         /// [`provider_conformance!`](crate::provider_conformance) call it.
         ///
         /// # Panics
-        /// If the provider fails the check. The message has the expected announcement and the announcements that came.
+        /// If the provider fails the check. The message contains the expected announcement and the announcements that
+        /// were made.
         pub fn run<S: Subject>(check_name: &str) {
             if let Some(missing) = match check_name {
                 $( stringify!($check) => missing::<S>(&[$(Ability::$need),*]), )*
                 _ => fail(format!("there is no check {check_name:?}")),
             } {
-                // Not with `println!`, because libtest hides the output of a test that passes.
+                // Not with `println!`, because libtest hides the output of tests that pass.
                 let subject = std::any::type_name::<S>();
                 let _ = writeln!(
                     std::io::stderr(),

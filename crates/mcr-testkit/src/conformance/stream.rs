@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{discovery::address_and_token, suite::fail};
 
-/// Makes a world with `count` clusters if the subject can add any. Returns the names of all clusters.
+/// Makes a world with `count` clusters, if the subject can add clusters. Returns the names of all clusters.
 pub(super) async fn world<S: Subject>(count: usize) -> (S, Vec<Draft>, Vec<ClusterName>) {
     let mut subject = S::start().await;
     let mut drafts = Vec::new();
@@ -62,7 +62,7 @@ pub(super) async fn synced_comes_once_after_all_that_exists<S: Subject>() {
             format!("{expected:?} existed before Synced was announced"),
         );
         if S::CAN.contains(&Add) {
-            // `Received` fails at any time if `Synced` is announced a second time.
+            // `Received` fails whenever `Synced` is announced a second time.
             let name = subject.add(&Draft::new(count)).await;
             received.until_there(&name).await;
         }
@@ -75,7 +75,7 @@ pub(super) async fn a_restarted_discovery_reports_everything_anew<S: Subject>() 
     let mut expected = expected(&subject, &names);
     let received = Received::synced(&subject).await;
     received.stopped().await;
-    // The second discovery must announce the result of changes that happened between the two.
+    // The second discovery must announce the changes that happened between the two discoveries.
     if S::CAN.contains(&Remove) && S::CAN.contains(&Add) {
         subject.remove(&drafts[1]).await;
         expected.remove(&names[1]);
@@ -164,7 +164,8 @@ pub(super) async fn what_happens_to_a_cluster_is_reported_in_order<S: Subject>()
     for _ in 0..3 {
         let draft = Draft::new(5);
         let name = subject.add(&draft).await;
-        // Without a pause: the provider may announce several changes as one, but never in another order.
+        // No pause between the changes: the provider may announce several changes as one, but must not change their
+        // order.
         subject.change(&draft.clone().changed()).await;
         received.until_there(&name).await;
         subject.change(&draft.clone().changed().changed()).await;
@@ -209,7 +210,7 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
             Access::Endpoint(access) if access.credentials.known().is_some() => {
                 address_and_token(&spec.access).contains(&rotated.token())
             }
-            // Credentials that the provider hands out on demand need no announcement.
+            // Credentials that are requested on demand need no announcement.
             _ => true,
         })
         .await;
@@ -221,7 +222,7 @@ pub(super) async fn a_rotation_is_an_upsert_with_the_new_credentials<S: Subject>
     );
 }
 
-/// Fails if the first cluster was removed meanwhile, or another cluster was announced again.
+/// Fails if the first cluster was removed meanwhile, or if another cluster was announced again.
 #[track_caller]
 fn only_upserts(received: &Received, names: &[ClusterName], what: &str) {
     let count = |line: String| {
@@ -290,7 +291,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
         others == 0,
         format!("what is wrong with {name} made the provider announce others"),
     );
-    // The discovery must go on after that.
+    // The discovery must continue after that.
     drafts.push(Draft::new(3));
     names.push(subject.add(&drafts[3]).await);
     received.until_there(&names[3]).await;
@@ -304,7 +305,7 @@ pub(super) async fn a_broken_description_leaves_the_neighbours_alone<S: Subject>
 
 pub(super) async fn what_was_broken_from_the_start_is_announced_before_synced<S: Subject>() {
     let (mut subject, _, names) = world::<S>(1).await;
-    // A cluster that was never good. It must have the same name once it is good.
+    // This cluster has never been good. Once it is good, it must have the same name.
     let broken = subject.break_it(&Draft::new(1)).await;
     let mut received = Received::synced(&subject).await;
     received.must(
@@ -334,7 +335,7 @@ pub(super) async fn a_repaired_description_is_an_upsert<S: Subject>() {
     for round in 0..2 {
         let name = subject.break_it(&drafts[0]).await;
         received.until_broken(&name).await;
-        // Repaired to its old state in the first round, and to another state in the second.
+        // In the first round, the repaired description is the old one. In the second round, it differs.
         let repaired = if round == 0 {
             drafts[0].clone()
         } else {

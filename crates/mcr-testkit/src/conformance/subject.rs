@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::suite::fail;
 
-/// A text in every secret of the suite. A provider must never show it in an announcement, an error or a log line.
+/// A text that every secret of the suite contains. A provider must never show it in an announcement, an error or a log
+/// line.
 pub const CANARY: &str = "canary-5e5a11fb";
 
 /// Something that can happen to a [`Subject`]'s clusters.
@@ -32,7 +33,7 @@ pub enum Ability {
 
 /// The description of a cluster. The subject writes it in the form that its provider reads.
 ///
-/// Use the parts that the provider can express, and leave out the others.
+/// Use the parts that the provider supports, and ignore the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     number: usize,
@@ -117,7 +118,7 @@ impl Draft {
         .to_string()
     }
 
-    /// The same, cut short behind the token: the file of somebody who has not written all of it.
+    /// The same kubeconfig, cut off after the token, as if it was still being written.
     pub fn kubeconfig_cut_short(&self) -> String {
         let (kubeconfig, token) = (self.kubeconfig(), self.token());
         let end = kubeconfig.find(&token).map_or(0, |at| at + token.len());
@@ -127,21 +128,21 @@ impl Draft {
 
 /// A provider under test and the world that it watches.
 ///
-/// Every subject has `start` and `provider`. The other methods belong to the abilities in
-/// [`CAN`](Self::CAN). A method that changes the world returns once the world is changed; the suite then
-/// waits for the announcement. Write these methods as `async fn`.
+/// Every subject has `start` and `provider`. The other methods belong to the abilities in [`CAN`](Self::CAN). A method
+/// that changes the world returns when the world has changed. The suite then waits for the announcement. Write these
+/// methods as `async fn`.
 pub trait Subject: Sized + 'static {
     /// The abilities of this subject: the changes that can happen to its clusters.
     const CAN: &'static [Ability];
 
-    /// A new world, without clusters but the [fixed](Self::fixed) ones.
+    /// Makes a new world that has only the [fixed](Self::fixed) clusters.
     fn start() -> impl Future<Output = Self>;
 
-    /// The provider that watches this world. The suite calls it several times. It may return the same provider each
-    /// time or a new one, as after a restart of the process.
+    /// The provider that watches this world. The suite calls this several times. It may return the same provider each
+    /// time, or a new one, as after a restart of the process.
     fn provider(&self) -> Arc<dyn Provider>;
 
-    /// The clusters that are there from the beginning and can't be changed.
+    /// The clusters that exist from the beginning and can't be changed.
     fn fixed(&self) -> Vec<ClusterName> {
         Vec::new()
     }
@@ -151,9 +152,9 @@ pub trait Subject: Sized + 'static {
         Duration::from_secs(60)
     }
 
-    /// How long the suite listens at least for an announcement that must not come: longer than the provider usually
-    /// takes to announce a change. If the subject can [`add`](Self::add) clusters, the suite then adds one, and
-    /// listens until it is announced. Default: 400 milliseconds.
+    /// How long the suite waits for an announcement that must not be made. Must be longer than the provider usually
+    /// takes to announce a change. If the subject can [`add`](Self::add) clusters, the suite then adds one, and waits
+    /// until it is announced. Default: 400 milliseconds.
     fn quiet(&self) -> Duration {
         Duration::from_millis(400)
     }
@@ -164,8 +165,8 @@ pub trait Subject: Sized + 'static {
         async { undeclared("add") }
     }
 
-    /// Describes a cluster as the draft does, also one that is there. By default this is all that `change`, `rotate`, `repair`
-    /// and `resume` do.
+    /// Sets the description of a cluster to the draft, even if the cluster exists already. By default, `change`,
+    /// `rotate`, `repair` and `resume` only call this.
     fn put(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("put") }
@@ -181,14 +182,14 @@ pub trait Subject: Sized + 'static {
         self.put(draft)
     }
 
-    /// Puts another cluster in the place of the one of this name.
+    /// Replaces a cluster by another one of the same name.
     fn replace(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("replace") }
     }
 
-    /// Makes a cluster's description unusable, with the draft's token still in it; adds a cluster with such a
-    /// description if there is none of this number. Returns its name.
+    /// Makes a cluster's description unusable. The description still contains the draft's token. If there is no
+    /// cluster of this number, adds one with such a description. Returns its name.
     fn break_it(&mut self, draft: &Draft) -> impl Future<Output = ClusterName> {
         let _ = draft;
         async { undeclared("break_it") }
@@ -210,13 +211,13 @@ pub trait Subject: Sized + 'static {
         self.put(draft)
     }
 
-    /// Gives the object that describes a cluster a deletionTimestamp, while a finalizer keeps it.
+    /// Starts the deletion of the object that describes a cluster, while a finalizer keeps the object.
     fn begin_deletion(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("begin_deletion") }
     }
 
-    /// Releases the finalizer, so that the object goes.
+    /// Removes the finalizer, so that the object disappears.
     fn finish_deletion(&mut self, draft: &Draft) -> impl Future<Output = ()> {
         let _ = draft;
         async { undeclared("finish_deletion") }

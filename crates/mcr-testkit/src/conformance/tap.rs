@@ -1,4 +1,4 @@
-//! A provider that wraps the provider under test: it counts the announcements, and can end the running discovery.
+//! A provider that wraps the provider under test. It counts announcements and can end the running discovery.
 
 use std::sync::Arc;
 
@@ -29,13 +29,13 @@ impl Tap {
         }))
     }
 
-    /// Ends the running discovery. The next one does not start before [`mend`](Self::mend).
+    /// Ends the running discovery. The next one does not start before [`reopen`](Self::reopen).
     pub(super) fn cut(&self) {
         self.0.open.send_replace(false);
         self.0.running.lock().cancel();
     }
 
-    pub(super) fn mend(&self) {
+    pub(super) fn reopen(&self) {
         self.0.open.send_replace(true);
     }
 
@@ -68,7 +68,7 @@ impl Provider for Tap {
         *self.0.running.lock() = running.clone();
         let (tap, settings) = (self.0.clone(), settings.clone());
         let begin = async move {
-            // Fails only if the sender is gone, and this task holds it.
+            // Fails only if the sender is dropped, but this task holds it.
             let _ = tap.open.subscribe().wait_for(|open| *open).await;
             let provider = tap.provider.clone();
             provider.discover_with(stop, &settings).inspect(move |change| {

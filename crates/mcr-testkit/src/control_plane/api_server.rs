@@ -30,7 +30,7 @@ impl Files {
         std::fs::write(&path, content).map_err(ControlPlaneError::io(format!("writing {}", path.display())))
     }
 
-    /// Writes all that an API server reads.
+    /// Writes all files that an API server reads.
     pub(super) fn write_all(&self, identity: &Identity) -> Result<(), ControlPlaneError> {
         let Pair { certificate, key } = pki::server(&identity.serving)?;
         let files = [
@@ -50,7 +50,7 @@ impl Files {
     }
 }
 
-/// The parts that the API servers of one cluster have in common.
+/// What all API servers of one cluster have in common.
 #[derive(Debug)]
 pub(super) struct Identity {
     etcd_prefix: String,
@@ -81,7 +81,7 @@ impl Identity {
     }
 }
 
-/// An API server that can be launched again and again.
+/// An API server that can be started several times.
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) port: u16,
@@ -94,8 +94,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the server and waits until it is ready. With a new client, because the pool of an older one may hold dead
-    /// connections.
+    /// Starts the server and waits until it is ready. Returns a new client, because the connection pool of an older
+    /// client may hold dead connections.
     pub(super) async fn launch(&self) -> Result<(Process, Client), ControlPlaneError> {
         let _permit = start_permit().await;
         let client = kubeconfig::client(&self.kubeconfig(self.admin.clone())).await?;
@@ -105,7 +105,7 @@ impl Server {
         );
         let name = format!("kube-apiserver of {}", self.name);
         let process = Process::start(&name, &program, &self.arguments(), log, &self.files.folder)?;
-        // The server is ready a moment before it has made the default namespaces, which every test uses.
+        // `/readyz` succeeds slightly before the server has created the default namespaces, which every test uses.
         for path in ["/readyz", "/api/v1/namespaces/default"] {
             process.until_ready(async || get(&client, path).await).await?;
         }
@@ -131,7 +131,7 @@ impl Server {
             "--authorization-mode=RBAC".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // This plugin refuses pods until a controller manager has made the default service account of the
+            // This plugin refuses pods until a controller manager has created the default service account of the
             // namespace.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             // No client reaches this server through the `kubernetes` service.
@@ -162,8 +162,8 @@ impl Server {
     }
 }
 
-/// A permit to start a server. Starting keeps a core busy for two seconds; a test binary that starts
-/// a dozen at once would make each of them late, and some too late.
+/// A permit to start a server. A start keeps one core busy for two seconds. Without a limit, a test binary that starts
+/// a dozen servers at once would delay all of them, some beyond their deadline.
 pub(super) async fn start_permit() -> Option<SemaphorePermit<'static>> {
     static STARTS: OnceLock<Semaphore> = OnceLock::new();
     let starts = STARTS.get_or_init(|| {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::ControlPlaneError;
 use crate::audit::{AuditEvent, AuditLog, AuditMark, COMPLETE, STARTED};
 
-/// The audit policy: the metadata of requests, without bodies. Leaves out the requests that the API
-/// server sends to itself and the health probes, because they would be most of the log.
+/// The audit policy: the metadata of requests, without bodies. Leaves out health probes and the API server's requests
+/// to itself, because they would fill most of the log.
 pub(super) const POLICY: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -20,7 +20,7 @@ rules:
 "#;
 
 impl AuditLog {
-    /// Reads the log from a mark on. A line that is still being written is left for the next time.
+    /// Reads the log after a mark. Leaves out a last line that is still being written.
     pub(super) fn read(path: &Path, from: AuditMark) -> Result<Self, ControlPlaneError> {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = std::fs::File::open(path)?;
@@ -38,7 +38,7 @@ impl AuditLog {
             if line.last() != Some(&b'\n') {
                 break;
             }
-            // Only a line that a kill of the server has cut off does not decode.
+            // If a line can't be decoded, the server was killed while it wrote the line.
             if let Ok(raw) = serde_json::from_slice(line) {
                 log.events.push_back((log.end, event(&raw)));
             }
@@ -48,7 +48,7 @@ impl AuditLog {
     }
 }
 
-/// Where Kubernetes keeps the ID of a credential, as a JSON pointer.
+/// The JSON pointer to the ID of the credential.
 const CREDENTIAL: &str = "/user/extra/authentication.kubernetes.io~1credential-id/0";
 
 /// Reads an `audit.k8s.io/v1` Event.

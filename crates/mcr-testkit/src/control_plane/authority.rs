@@ -4,7 +4,8 @@ use std::sync::Arc;
 use super::ControlPlaneError;
 use super::pki::{self, Authority, Pair};
 
-/// A certificate authority for the server and the users of a control plane, as a cluster has that kubeadm made. Cheap to clone.
+/// A certificate authority for the server and the users of a control plane. kubeadm sets up clusters with such a
+/// single authority. Cheap to clone.
 ///
 /// ```no_run
 /// use mcr_testkit::control_plane::{CertificateAuthority, ControlPlane};
@@ -26,7 +27,7 @@ impl CertificateAuthority {
     ///
     /// # Errors
     ///
-    /// When the key or the certificate can't be made.
+    /// If the key or the certificate can't be made.
     pub fn new(name: &str) -> Result<Self, ControlPlaneError> {
         Ok(Self {
             inner: Arc::new(pki::authority(name)?),
@@ -47,7 +48,7 @@ impl CertificateAuthority {
     ///
     /// # Errors
     ///
-    /// When they can't be made.
+    /// If the key or the certificate can't be made.
     pub fn server(&self) -> Result<(String, String), ControlPlaneError> {
         let Pair { certificate, key } = pki::server(&self.inner)?;
         Ok((certificate, key))
@@ -57,7 +58,7 @@ impl CertificateAuthority {
     ///
     /// # Errors
     ///
-    /// When they can't be made.
+    /// If the key or the certificate can't be made.
     pub fn client(&self, name: &str) -> Result<(String, String), ControlPlaneError> {
         let pair = self.inner.client(name, |_| {});
         let Pair { certificate, key } = pair.map_err(ControlPlaneError::certificate(name))?.into();

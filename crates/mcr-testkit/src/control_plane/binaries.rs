@@ -11,14 +11,14 @@ pub struct Binaries {
 const REQUIRED: [&str; 2] = ["etcd", "kube-apiserver"];
 
 impl Binaries {
-    /// Finds the binaries in the folder that `KUBEBUILDER_ASSETS` names, as other controller
-    /// projects do. If the variable is not set, in the cache that `cargo xtask assets` fills
-    /// (`MCR_ASSETS_DIR`, else `mcr/assets` in the user's cache).
+    /// Finds the binaries in the folder that `KUBEBUILDER_ASSETS` names, as other controller projects do. If the
+    /// variable is not set, searches the cache that `cargo xtask assets` fills (`MCR_ASSETS_DIR`, or `mcr/assets` in
+    /// the user's cache).
     ///
     /// # Errors
     ///
-    /// [`ControlPlaneError::AssetsIncomplete`] or [`ControlPlaneError::AssetsMissing`]; both texts
-    /// explain what to do. If `KUBEBUILDER_ASSETS` is set and wrong, the cache is not used.
+    /// [`ControlPlaneError::AssetsIncomplete`] or [`ControlPlaneError::AssetsMissing`]. Both texts explain what to do.
+    /// If `KUBEBUILDER_ASSETS` is set to a wrong folder, the cache is not searched.
     pub fn find() -> Result<Self, ControlPlaneError> {
         if let Some(folder) = path_from_env("KUBEBUILDER_ASSETS") {
             return match missing(&folder) {

@@ -41,29 +41,29 @@ impl ControlPlaneBuilder {
         self
     }
 
-    /// Uses this etcd, which other control planes may use too. Default: the control plane starts its own.
+    /// Uses this etcd, which other control planes may share. Default: the control plane starts its own.
     pub fn etcd(mut self, etcd: &Etcd) -> Self {
         self.etcd = Some(etcd.clone());
         self
     }
 
-    /// Signs the certificates of the server and of all users with this authority. Default: two new authorities, one for each.
-    /// [`replica_of`](Self::replica_of) overrides it.
+    /// Signs the certificates of the server and of all users with this authority. Default: two new authorities, one
+    /// for the server and one for users. [`replica_of`](Self::replica_of) overrides this setting.
     pub fn authority(mut self, authority: &CertificateAuthority) -> Self {
         self.settings.authority = Some(authority.inner());
         self
     }
 
-    /// Makes this a second API server of the same cluster: same data, same users and tokens, same
-    /// CA, another port.
+    /// Makes this control plane a second API server of the same cluster: it has the same data, users, tokens and CA,
+    /// and another port.
     pub fn replica_of(mut self, other: &ControlPlane) -> Self {
         self.etcd = Some(other.etcd().clone());
         self.settings.identity = Some(other.identity());
         self
     }
 
-    /// Runs a kube-controller-manager as well: garbage collection, namespace deletion, default
-    /// service accounts. Costs one more process and less than a second.
+    /// Also runs a kube-controller-manager: garbage collection, namespace deletion, default service accounts. Costs
+    /// one more process and less than a second.
     pub fn with_controller_manager(mut self) -> Self {
         self.settings.controller_manager = true;
         self
@@ -99,8 +99,8 @@ impl ControlPlaneBuilder {
     ///
     /// # Errors
     ///
-    /// When binaries are missing, a server ends or does not become ready (with the end of its log),
-    /// or a CRD is refused.
+    /// If binaries are missing, if a server ends or does not become ready (with the end of its log), or if a CRD is
+    /// refused.
     pub async fn start(mut self) -> Result<ControlPlane, ControlPlaneError> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = self

@@ -20,7 +20,7 @@ pub(super) async fn start(
         file("kubeconfig", "kube-controller-manager.yaml"),
         file("service-account-private-key-file", "service-account.key"),
         file("root-ca-file", "serving-ca.crt"),
-        // There is only one controller manager, and waiting for a lease would take seconds.
+        // This is the only controller manager, and leader election would take seconds.
         "--leader-elect=false".to_owned(),
         "--secure-port=0".to_owned(),
         "--use-service-account-credentials=false".to_owned(),
@@ -28,8 +28,8 @@ pub(super) async fn start(
     let log = files.path("kube-controller-manager.log");
     let name = format!("kube-controller-manager of {name}");
     let process = Process::start(&name, program, &args, log, &files.folder)?;
-    // It has no health port. The default service account that it makes in every namespace shows that its controllers
-    // run.
+    // The controller manager has no health port. It works when it has created the default service account of a
+    // namespace.
     let account = "/api/v1/namespaces/default/serviceaccounts/default";
     process.until_ready(async || get(client, account).await).await?;
     Ok(process)

@@ -9,8 +9,8 @@ use crate::request::send;
 
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Applies a CRD and waits until all its versions can be listed. `Established` alone is too early:
-/// the API server sets it a moment before it serves the new path.
+/// Applies a CRD and waits until all its versions can be listed. The condition `Established` does not suffice: the API
+/// server sets it slightly before it serves the new path.
 pub(super) async fn install(client: &Client, crd: &Value) -> Result<(), ControlPlaneError> {
     let name = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if name.is_empty() {

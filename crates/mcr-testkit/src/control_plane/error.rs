@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Any error below an API request, boxed so that kube's types stay out of this API.
+/// The source of an error, boxed so that kube's types stay out of the public API.
 pub(super) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a control plane could not be started or used.
@@ -11,7 +11,7 @@ pub enum ControlPlaneError {
     /// `KUBEBUILDER_ASSETS` names a folder without the binaries.
     #[error(
         "KUBEBUILDER_ASSETS is {folder}, but {missing} is not there: run `cargo xtask assets` and set it to the \
-         folder that prints, or unset it to use the cache"
+         folder that the command prints, or unset it to use the cache"
     )]
     AssetsIncomplete {
         /// The folder.
@@ -33,7 +33,7 @@ pub enum ControlPlaneError {
     /// A control plane with a controller manager was requested, and the binary of the controller manager is missing.
     #[error(
         "no kube-controller-manager in {folder} (envtest does not ship it): install Go and run \
-         `cargo xtask assets`, and unset KUBEBUILDER_ASSETS or set it to the folder that prints"
+         `cargo xtask assets`, and unset KUBEBUILDER_ASSETS or set it to the folder that the command prints"
     )]
     ControllerManagerMissing {
         /// The folder.
@@ -45,31 +45,31 @@ pub enum ControlPlaneError {
     Io {
         /// The operation that failed.
         doing: String,
-        /// The refusal.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 
     /// A server process ended unexpectedly.
     #[error("{program} ended ({status}); the end of its log:\n{log}")]
     Exited {
-        /// Its name.
+        /// The name of the program.
         program: String,
-        /// Its exit status.
+        /// The exit status.
         status: String,
-        /// The last lines of its log.
+        /// The last lines of the log.
         log: String,
     },
 
     /// A server runs but did not become ready.
     #[error("{program} was not ready after {} s ({last}); the end of its log:\n{log}", after.as_secs())]
     NotReady {
-        /// Its name.
+        /// The name of the program.
         program: String,
-        /// How long was waited.
+        /// The time that was waited.
         after: Duration,
         /// The result of the last attempt.
         last: String,
-        /// The last lines of its log.
+        /// The last lines of the log.
         log: String,
     },
 
@@ -78,7 +78,7 @@ pub enum ControlPlaneError {
     Api {
         /// The operation that failed.
         doing: String,
-        /// The failure.
+        /// The error of the client.
         source: Source,
     },
 
@@ -87,18 +87,18 @@ pub enum ControlPlaneError {
     NoEffect {
         /// The expected effect.
         what: String,
-        /// How long was waited.
+        /// The time that was waited.
         after: Duration,
-        /// A possible cause, starting with a separator; or empty.
+        /// A possible cause, which begins with a separator. May be empty.
         hint: String,
     },
 
     /// A certificate or key could not be made.
     #[error("making {what}: {source}")]
     Certificate {
-        /// Which one.
+        /// The certificate or key.
         what: String,
-        /// The failure.
+        /// The cause.
         source: Source,
     },
 

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::process::Process;
 use super::{Binaries, ControlPlaneError, http_probe, port};
 
-/// An etcd that any number of API servers may share. Cheap to clone. The process ends when the last
-/// clone is dropped; each control plane holds a clone.
+/// An etcd that any number of API servers may share. Cheap to clone. Each control plane holds a clone. The process
+/// ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Etcd {
     inner: Arc<Inner>,
@@ -24,13 +24,13 @@ struct Inner {
     folder: TempDir,
 }
 
-/// The folder of the data, and that of its copy.
+/// The names of the folders for the data and for their copy.
 const DATA: &str = "data";
 const BACKUP: &str = "backup";
 
 impl Etcd {
-    /// Starts an etcd with an empty store and waits until it is ready. The etcd never syncs to
-    /// disk, because its data is removed with the test.
+    /// Starts an etcd with an empty store and waits until it is ready. The etcd never syncs to disk, because its data
+    /// is removed after the test.
     ///
     /// Dropping the future kills the etcd.
     ///
@@ -75,8 +75,8 @@ impl Etcd {
         copied.map_err(ControlPlaneError::io("backing up etcd"))
     }
 
-    /// Kills etcd and starts it with the data of [`back_up`](Self::back_up), on the same port: resource versions go back.
-    /// Kubernetes asks to stop the API servers meanwhile, because their caches do not notice it.
+    /// Kills etcd, and starts it with the data of [`back_up`](Self::back_up) on the same port, so resource versions go
+    /// back. Stop the API servers before that, as Kubernetes requires: their caches would not notice the restore.
     ///
     /// Dropping the future leaves etcd stopped.
     ///
@@ -114,10 +114,10 @@ async fn launch(binaries: &Binaries, port: u16, folder: &Path) -> Result<Process
         format!("--data-dir={}", folder.join(DATA).display()),
         format!("--listen-client-urls={url}"),
         format!("--advertise-client-urls={url}"),
-        // There are no peers, so any port is right.
+        // There are no peers, so any port can be used.
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
         "--unsafe-no-fsync".to_owned(),
-        // The only member elects itself after this: with the default it takes up to a second.
+        // The only member waits this long before it elects itself. With the default, that takes up to a second.
         "--heartbeat-interval=20".to_owned(),
         "--election-timeout=200".to_owned(),
         "--log-level=warn".to_owned(),
@@ -132,7 +132,7 @@ async fn launch(binaries: &Binaries, port: u16, folder: &Path) -> Result<Process
     Ok(process)
 }
 
-/// Copies a folder to another place, in place of what is there.
+/// Copies a folder to `to`, and replaces what is there.
 fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     if to.exists() {
         std::fs::remove_dir_all(to)?;

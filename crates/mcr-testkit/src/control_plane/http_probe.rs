@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// One plain HTTP GET: enough for etcd's health, without a client library.
+/// Sends one plain HTTP GET. That suffices for etcd's health, without a client library.
 pub(super) async fn get(port: u16, path: &str) -> std::io::Result<String> {
     let request = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;

@@ -71,10 +71,10 @@ impl Credentials {
     }
 }
 
-/// Writes a kubeconfig of any number of contexts, all data inline.
+/// Builds a kubeconfig with any number of contexts and inline data.
 #[derive(Clone, Default)]
 pub struct KubeconfigBuilder {
-    /// The name of each, with its cluster, its user and its context.
+    /// The name of each context, with its cluster, its user and the context itself.
     contexts: Vec<(String, [Value; 3])>,
     current: Option<String>,
 }
@@ -138,9 +138,9 @@ impl KubeconfigBuilder {
             "contexts": named(2, "context"),
             "current-context": self.current.as_ref().or(first).map_or("", |name| name),
         });
-        // As kubectl writes it: certificates on one line.
+        // Certificates on one line, as kubectl writes them.
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-        // If the YAML writer fails, the text is JSON, which is valid YAML.
+        // If the YAML writer fails, writes JSON, which is valid YAML.
         serde_saphyr::to_string_with_options(&config, options).unwrap_or_else(|_| config.to_string())
     }
 }

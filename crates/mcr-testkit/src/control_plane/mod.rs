@@ -1,16 +1,15 @@
 //! Real API servers: etcd and kube-apiserver as child processes, without Docker.
 //!
-//! A [`ControlPlane`] is one kube-apiserver. Several may share an [`Etcd`], each under its own key
-//! prefix, which makes a fleet of many clusters cheap: an etcd costs 40 MB, an API server 255 to
-//! 275 MB. Everything listens on 127.0.0.1, everything is in a temporary folder.
+//! A [`ControlPlane`] is one kube-apiserver. Several can share an [`Etcd`], each with its own key prefix. So a fleet
+//! of many clusters is cheap: an etcd takes 40 MB, an API server 255 to 275 MB. All servers listen on 127.0.0.1, and
+//! their files are in temporary folders.
 //!
-//! Handles are cheap to clone; the processes end when the last clone is dropped. If the test process
-//! itself is killed, a small watchdog per server ends them and removes their folder, so an aborted
-//! run leaves nothing behind.
+//! Handles are cheap to clone. The processes end when the last clone is dropped. If the test process itself is killed,
+//! a small watchdog for each server ends the server and removes its folder, so nothing is left.
 //!
 //! There are no nodes: pods are stored but never run. Without
-//! [`with_controller_manager`](ControlPlaneBuilder::with_controller_manager) nothing is garbage
-//! collected and a deleted namespace stays `Terminating`.
+//! [`with_controller_manager`](ControlPlaneBuilder::with_controller_manager), there is no garbage collection, and a
+//! deleted namespace stays `Terminating`.
 
 mod api_server;
 mod audit;

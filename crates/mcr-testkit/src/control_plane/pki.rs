@@ -39,8 +39,8 @@ pub(super) fn client(
     groups: &[String],
     valid_for: Option<Duration>,
 ) -> Result<Credentials, ControlPlaneError> {
-    // rcgen keeps one value per attribute type. The type of the organisation can be written in
-    // two ways, which allows two groups. A third group is not possible.
+    // rcgen stores one value for each attribute type. The type of the organisation can be expressed in two ways, so
+    // there can be two groups, but no third one.
     if groups.len() > 2 {
         return Err(ControlPlaneError::Unsupported(format!(
             "user {user} has {} groups; a certificate made here holds at most 2",
@@ -64,7 +64,7 @@ pub(super) fn client(
     Ok(Credentials::ClientCertificate { certificate, key })
 }
 
-/// The key pair that signs and verifies the tokens of service accounts, PEM.
+/// The key pair with which tokens of service accounts are signed and verified, PEM.
 #[derive(Debug)]
 pub(super) struct SigningKey {
     key: KeyPair,

@@ -13,18 +13,17 @@ use crate::audit::{AuditLog, AuditMark};
 
 /// A running kube-apiserver, and the credentials of its administrator.
 ///
-/// Cheap to clone. The server ends when the last clone, and the last [`User`](super::User) or
-/// [`ServiceAccountUser`](super::ServiceAccountUser) of it, is dropped.
+/// Cheap to clone. The server ends when the last clone is dropped, and the last [`User`](super::User) and
+/// [`ServiceAccountUser`](super::ServiceAccountUser) of it.
 #[derive(Clone)]
 pub struct ControlPlane {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    // The order of the fields is the order in which they are dropped: processes before their folder
-    // and before the etcd they use.
+    // Fields are dropped in this order: processes before their folder and before the etcd that they use.
     running: Mutex<Running>,
-    /// Locked while the server is started or stopped, so that only one such change runs at a time.
+    /// Locked while the server is started or stopped, so that these operations do not overlap.
     lifecycle: tokio::sync::Mutex<()>,
     server: Server,
     _folder: TempDir,
@@ -169,8 +168,8 @@ impl ControlPlane {
         crd::install(&self.client(), &crd).await
     }
 
-    /// Kills the API server: connections break, new ones are refused. etcd goes on. Does nothing
-    /// if it is stopped already.
+    /// Kills the API server: connections break, and new ones are refused. etcd continues. Does nothing if the server
+    /// is stopped already.
     ///
     /// # Errors
     ///
@@ -182,8 +181,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Starts the API server again, on the same port and with the same data. Kills it first if it
-    /// runs. Returns when it is ready.
+    /// Starts the API server again, on the same port and with the same data. If it runs, kills it first. Returns when
+    /// it is ready.
     ///
     /// Dropping the future leaves the API server stopped.
     ///
@@ -221,8 +220,7 @@ impl ControlPlane {
         self.api_server(Process::resume)
     }
 
-    /// The audit log so far. A request is in it when its answer is complete, a watch when it has
-    /// started.
+    /// The audit log so far. A request is logged when its answer is complete, a watch when it has started.
     ///
     /// # Errors
     ///
@@ -231,7 +229,7 @@ impl ControlPlane {
         self.audit_since(AuditMark::default()).await
     }
 
-    /// The audit log after a mark of an earlier one.
+    /// The audit log after a mark that an earlier log has returned.
     ///
     /// # Errors
     ///
@@ -244,7 +242,7 @@ impl ControlPlane {
             )));
         }
         let path = self.inner.server.files.audit_log();
-        // A long log takes a moment to parse: not on the executor.
+        // Parsing a long log takes time, so it does not run on the executor.
         let read = tokio::task::spawn_blocking(move || AuditLog::read(&path, mark)).await;
         read.map_err(|error| ControlPlaneError::io("reading the audit log")(error.into()))?
     }

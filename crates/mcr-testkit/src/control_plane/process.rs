@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use super::ControlPlaneError;
 
-/// A server as a child process that can not outlive its owner: killed on drop, and by the watchdog
-/// if this process is killed and nothing is dropped.
+/// A server as a child process that can't outlive its owner: it is killed on drop, or by the watchdog if this process
+/// is killed and nothing is dropped.
 ///
-/// The output goes to a log file. The server would block on a pipe that is not read.
+/// The output goes to a log file, because a pipe that nobody reads would block the server.
 #[derive(Debug)]
 pub(super) struct Process {
     name: String,
@@ -24,8 +24,8 @@ pub(super) struct Process {
     log: PathBuf,
 }
 
-/// The watchdog: waits for the end of its standard input, which the kernel closes when the test
-/// process ends in any way. It ignores the signals of the terminal, which must not end it earlier.
+/// The watchdog waits until its standard input is closed, which the kernel does when the test process ends in any way.
+/// It ignores signals of the terminal, so that they can't end it earlier.
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 read -r pid || exit 0
@@ -37,10 +37,10 @@ rm -rf "$1"
 /// Pausing takes well under a millisecond, unless a thread sits in an uninterruptible system call.
 const STOPPED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Servers are ready in seconds, on a machine that has nothing else to do.
+/// On an idle machine, servers are ready within seconds.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
-/// How much of a log an error shows.
+/// The bytes of a log that an error shows.
 const TAIL: u64 = 3_000;
 
 impl Process {
@@ -61,7 +61,7 @@ impl Process {
             .try_clone()
             .map_err(ControlPlaneError::io("opening the log twice"))?;
 
-        // First the watchdog: if it can not be started, there is no server to clean up.
+        // The watchdog is started first: if it can't be started, there is no server to clean up.
         let mut watchdog = Command::new("sh")
             .args(["-c", WATCHDOG, "sh"])
             .arg(folder)
@@ -120,7 +120,7 @@ impl Process {
         }
     }
 
-    /// Asks again and again until there is an answer.
+    /// Repeats the request until it succeeds.
     pub(super) async fn until_ready<T>(
         &self,
         ask: impl AsyncFn() -> Result<T, String>,
@@ -139,19 +139,19 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // The answer may have come from another process on the same port.
+        // The answer may come from another process that has taken the port.
         self.check_running()
     }
 
-    /// Freezes the process: its sockets stay open and nothing answers. Returns when all its threads
-    /// stand still; until then some of them still answer.
+    /// Freezes the process: its sockets stay open, and it answers nothing. Returns when all its threads are stopped,
+    /// because until then some of them still answer.
     pub(super) fn pause(&self) -> Result<(), ControlPlaneError> {
         let stop = || -> rustix::io::Result<()> {
             let pid = self.raw_pid()?;
             kill_process(pid, Signal::STOP)?;
             let started = Instant::now();
-            // Waits for a stop only, so that `check_running` still sees an exit. Leaves the process
-            // in its waitable state, so that a second `pause` works too.
+            // Waits for a stop only, so that `check_running` still detects an exit. `NOWAIT` leaves the state of the
+            // process waitable, so that a second `pause` works too.
             let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options)?.is_none() {
                 if started.elapsed() > STOPPED_WITHIN {
@@ -166,8 +166,8 @@ impl Process {
 
     /// Kills the process. Its folder stays.
     pub(super) fn kill(&mut self) {
-        // The watchdog first: once the child has been reaped, another process may get its ID, and the watchdog would
-        // kill that.
+        // The watchdog ends first. Otherwise it could kill another process that gets the ID of the child after the
+        // child was reaped.
         end(&mut self.watchdog);
         end(self.child.get_mut());
     }
@@ -178,7 +178,7 @@ impl Process {
         resume().map_err(|error| ControlPlaneError::io(format!("resuming {}", self.name))(error.into()))
     }
 
-    /// The child is not reaped while `self` lives, so the ID can't belong to another process.
+    /// The ID can't belong to another process, because the child is not reaped while `self` exists.
     fn raw_pid(&self) -> rustix::io::Result<Pid> {
         i32::try_from(self.pid)
             .ok()
@@ -213,8 +213,8 @@ impl Drop for Process {
     }
 }
 
-/// Kills the child and waits for its end. This is quick: SIGKILL can't be ignored, and these processes use no slow
-/// devices.
+/// Kills the child and waits until it has ended. That is quick: SIGKILL can't be ignored, and these processes use no
+/// slow devices.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

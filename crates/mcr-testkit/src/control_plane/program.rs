@@ -5,9 +5,10 @@ use tempfile::TempDir;
 use super::process::Process;
 use super::{ControlPlaneError, http_probe, port};
 
-/// Another program that a test needs beside its control planes, such as a controller: a child process in a temporary folder.
+/// Another program that a test needs, such as a controller: a child process in a temporary folder.
 ///
-/// The process is killed when the value is dropped, and also if the test process is killed. Its output goes to a file in the folder.
+/// The process is killed when the value is dropped, and when the test process is killed. Its output goes to a file in
+/// the folder.
 #[derive(Debug)]
 pub struct Program {
     // Declared before the folder, so that the process ends before its folder is removed.
@@ -16,7 +17,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// A port of 127.0.0.1 on which no socket listens. This process gets it only once; another process may take it.
+    /// A port of 127.0.0.1 on which no socket listens. This process gets each port only once, but another process may
+    /// take it.
     ///
     /// # Errors
     ///
@@ -25,7 +27,7 @@ impl Program {
         port::free_port()
     }
 
-    /// Writes the files (name and content) to a new folder, and starts the program there.
+    /// Writes the files (name and content) into a new folder, and starts the program there.
     ///
     /// # Errors
     ///

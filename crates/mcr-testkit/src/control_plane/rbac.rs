@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{ControlPlane, ControlPlaneError};
 use crate::request::send;
 
-/// The limit for the authorizer, which reads from its own caches, to notice a change.
+/// How long the authorizer may take to notice a change. It reads from its own caches.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -36,7 +36,7 @@ where
 /// Rules in one namespace, or in all.
 pub(super) type Grant = (Option<String>, Vec<PolicyRule>);
 
-/// The rights of one subject: a role and a binding for each scope, all named after the subject.
+/// The rights of one subject: for each scope, a role and a binding with the name of the subject.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) plane: ControlPlane,
@@ -44,7 +44,7 @@ pub(super) struct Access {
     /// The user name that the authorizer sees.
     pub(super) user: String,
     groups: Vec<String>,
-    /// The name of its roles and bindings.
+    /// The name of the roles and bindings.
     role: String,
     given: Mutex<Given>,
 }
@@ -56,7 +56,7 @@ struct Given {
 }
 
 impl Access {
-    /// With these rules, once they work.
+    /// Creates a subject with these rules, and waits until they work.
     pub(super) async fn with(
         plane: ControlPlane,
         subject: Subject,
@@ -79,7 +79,7 @@ impl Access {
         Ok(Arc::new(access))
     }
 
-    /// Sets the rules of a scope and waits until they work.
+    /// Sets the rules of a scope, and waits until they work.
     pub(super) async fn allow(&self, (scope, rules): Grant) -> Result<(), ControlPlaneError> {
         let probes = rules.iter().filter_map(|rule| self.probe(scope.as_deref(), rule));
         let probes: Vec<Value> = probes.collect();
@@ -102,7 +102,7 @@ impl Access {
         self.wait(&probes, true).await
     }
 
-    /// Removes all rules and waits until none works.
+    /// Removes all rules, and waits until none works any more.
     pub(super) async fn revoke(&self) -> Result<(), ControlPlaneError> {
         let Given { scopes, probes } = std::mem::take(&mut *self.given.lock());
         for scope in scopes {
@@ -123,8 +123,8 @@ impl Access {
         format!("/apis/{RBAC}/v1{place}/{}s/{}", kind.to_lowercase(), self.role)
     }
 
-    /// A `SubjectAccessReview` whose answer depends on the rule. One for each rule is enough,
-    /// because the authorizer reads a role as a whole.
+    /// A `SubjectAccessReview` whose answer depends on the rule. One review for each rule suffices, because the
+    /// authorizer reads a role as a whole.
     fn probe(&self, namespace: Option<&str>, rule: &PolicyRule) -> Option<Value> {
         let first = |values: &Option<Vec<String>>| values.as_ref()?.first().cloned();
         let verb = rule.verbs.first();

@@ -51,8 +51,7 @@ impl ServiceAccountBuilder {
         self
     }
 
-    /// Creates the account (and its namespace) where missing, writes the RBAC objects and waits
-    /// until they work.
+    /// Creates the account and its namespace if they are missing, writes the RBAC objects, and waits until they work.
     ///
     /// # Errors
     ///
@@ -91,8 +90,8 @@ impl ServiceAccountBuilder {
     }
 }
 
-/// A service account with chosen rights, for tokens that expire, rotate and can be made invalid.
-/// Cheap to clone; keeps its control plane alive.
+/// A service account with chosen rights, for tests of tokens that expire, rotate or become invalid. Cheap to clone.
+/// Keeps its control plane running.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountUser {
     namespace: Arc<str>,
@@ -101,12 +100,12 @@ pub struct ServiceAccountUser {
 }
 
 impl ServiceAccountUser {
-    /// The name the API server sees, as in its audit log: `system:serviceaccount:<namespace>:<name>`.
+    /// The user name that the API server uses, as in its audit log: `system:serviceaccount:<namespace>:<name>`.
     pub fn name(&self) -> &str {
         &self.access.user
     }
 
-    /// A new token with a chosen life; Kubernetes makes none that live less than 10 minutes.
+    /// A new token with a chosen lifetime. Kubernetes issues no tokens for less than 10 minutes.
     ///
     /// # Errors
     ///
@@ -157,8 +156,8 @@ impl ServiceAccountUser {
         self.access.revoke().await
     }
 
-    /// Deletes the account: all its tokens become invalid (401). A token that the API server has
-    /// just seen stays in its cache, and works, for up to 10 s more.
+    /// Deletes the account, which makes all its tokens invalid (401). A token that the API server has used recently
+    /// stays in its cache, and works for up to 10 s more.
     ///
     /// # Errors
     ///

@@ -37,8 +37,8 @@ impl UserBuilder {
         self
     }
 
-    /// Grants rules in all namespaces and on cluster-wide resources. Without rules, a user has only
-    /// the rights of every authenticated user.
+    /// Grants rules in all namespaces and on cluster-wide resources. A user without rules has only the rights of every
+    /// authenticated user.
     pub fn rules(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.grants.push((None, rules.into_iter().collect()));
         self
@@ -81,7 +81,7 @@ impl UserBuilder {
     }
 }
 
-/// A user with a client certificate and chosen rights. Cheap to clone; keeps its control plane alive.
+/// A user with a client certificate and chosen rights. Cheap to clone. Keeps its control plane running.
 #[derive(Clone, Debug)]
 pub struct User {
     credentials: Credentials,
@@ -89,7 +89,7 @@ pub struct User {
 }
 
 impl User {
-    /// The name the API server sees, as in its audit log.
+    /// The user name that the API server uses, as in its audit log.
     pub fn name(&self) -> &str {
         &self.access.user
     }
@@ -122,9 +122,8 @@ impl User {
         self.access.allow((None, rules.into_iter().collect())).await
     }
 
-    /// Removes all rules that this user or its builder has granted, and waits until requests are
-    /// refused (403). Open watches go on, as in any Kubernetes, because rights are checked when a
-    /// request starts.
+    /// Removes all rules that this user or its builder has granted, and waits until requests are refused (403). Open
+    /// watches continue, as in any Kubernetes, because rights are checked when a request starts.
     ///
     /// # Errors
     ///

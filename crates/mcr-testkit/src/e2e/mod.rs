@@ -1,6 +1,6 @@
 //! Real [kind](https://kind.sigs.k8s.io) clusters, which `cargo xtask e2e` makes for a test and removes afterwards.
 //!
-//! A test gets the clusters first, and returns if there are none:
+//! A test requests the clusters first, and returns if there are none:
 //!
 //! ```no_run
 //! use mcr_testkit::e2e::{E2e, E2eCluster};
@@ -14,8 +14,9 @@
 //! # }
 //! ```
 //!
-//! The clusters are shared by all tests: each makes its objects in namespaces of its own, and none stops or deletes a cluster.
-//! Nothing here returns errors: a fault of the environment is a panic with its cause, because the test could not go on.
+//! All tests share the clusters. Each test makes its objects in its own namespaces, and no test stops or deletes a
+//! cluster. Nothing here returns errors: a fault of the environment is a panic with its cause, because the test could
+//! not continue.
 
 mod namespace;
 
@@ -31,7 +32,7 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// The longest that a test waits for anything: far longer than it takes even on a busy machine.
+/// How long a test waits for a result. This is much longer than any result takes, even on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The variable with the folder of the kubeconfigs. If it is not set, there are no clusters.
@@ -42,22 +43,22 @@ const FOLDER: &str = "MCR_E2E";
 pub enum E2eCluster {
     /// A member of the fleet.
     Alpha,
-    /// Another one.
+    /// Another member of the fleet.
     Beta,
     /// The hub: the cluster with the objects that describe a fleet.
     Hub,
 }
 
 impl E2eCluster {
-    /// All of them.
+    /// All clusters.
     pub const ALL: [Self; 3] = [Self::Alpha, Self::Beta, Self::Hub];
 
-    /// Its name in kind.
+    /// The name of the cluster in kind.
     pub fn name(self) -> &'static str {
         self.context().trim_start_matches("kind-")
     }
 
-    /// The context of its kubeconfig.
+    /// The context in the kubeconfig of the cluster.
     pub const fn context(self) -> &'static str {
         match self {
             Self::Alpha => "kind-fleet-alpha",
@@ -88,7 +89,7 @@ impl E2e {
     #[track_caller]
     pub fn from_env() -> Option<Self> {
         let Some(folder) = env::var_os(FOLDER) else {
-            skipped(&test(), "run it with cargo xtask e2e");
+            skipped(&test_name(), "run it with cargo xtask e2e");
             return None;
         };
         let e2e = Self {
@@ -125,13 +126,13 @@ impl E2e {
         let file = self.kubeconfig(cluster);
         client(&file).await.unwrap_or_else(|why| {
             panic!(
-                "{} is no kubeconfig that works: {why}. `cargo xtask e2e` makes it anew",
+                "{} does not work: {why}. `cargo xtask e2e` creates it again",
                 file.display()
             )
         })
     }
 
-    /// Whether Pods run on the nodes. They don't run if the node image has only a control plane.
+    /// Whether Pods run on the nodes. They don't if the node image only contains a control plane.
     pub fn pods_can_run(&self) -> bool {
         env::var_os("MCR_E2E_PODS").is_some_and(|value| value == "1")
     }
@@ -144,7 +145,7 @@ impl E2e {
             .unwrap_or_else(|| "kubectl".into())
     }
 
-    /// kind, for a test that makes clusters of its own.
+    /// The settings of kind, for a test that makes its own clusters.
     ///
     /// # Panics
     ///
@@ -173,15 +174,15 @@ pub struct E2eKind {
     pub node_image: Option<String>,
     /// The engine's program: `docker`, `podman` or `nerdctl`.
     pub engine: String,
-    /// A script that stops (`halt`) and starts (`start`) the engine. Set only if no one else uses the engine.
+    /// A script that stops (`halt`) and starts (`start`) the engine. Set only if nobody else uses the engine.
     pub control: Option<PathBuf>,
-    /// The required prefix of the names of clusters. A test removes its clusters at the end. `cargo xtask e2e` finds the
-    /// clusters of a killed test by this prefix.
+    /// The required prefix of the names of clusters. A test removes its clusters at the end. `cargo xtask e2e` finds
+    /// the clusters of a killed test by this prefix.
     pub prefix: String,
 }
 
-/// Prints that a test did not run, and why. `cargo xtask e2e` then counts the test as skipped. For a part of a
-/// test use [`skipped_in_part`], which does not count so.
+/// Prints that a test did not run, and why. `cargo xtask e2e` then counts the test as skipped. For a part of a test,
+/// use [`skipped_in_part`], which is not counted.
 pub fn skipped(what: &str, why: &str) {
     print(&format!("SKIPPED {what}: {why}"));
 }
@@ -191,14 +192,15 @@ pub fn skipped_in_part(what: &str, why: &str) {
     print(&format!("SKIPPED in part {what}: {why}"));
 }
 
-/// On the real stderr: libtest hides what a test that passes prints with `eprintln!`.
+/// Writes to the real stderr, because libtest hides what a passing test prints with `eprintln!`.
 fn print(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// libtest gives the thread of a test the name of the test, unless all tests run in the main thread.
+/// The name of the running test. libtest gives it to the thread of the test, unless all tests run in the main thread;
+/// then this is the place of the call.
 #[track_caller]
-fn test() -> String {
+fn test_name() -> String {
     let caller = Location::caller();
     match std::thread::current().name() {
         Some(name) if name != "main" => name.to_owned(),
@@ -221,7 +223,7 @@ mod tests {
     fn a_test_is_named_by_its_thread() {
         let name = std::thread::Builder::new()
             .name("module::a_case".to_owned())
-            .spawn(test);
+            .spawn(test_name);
         assert_eq!(name.unwrap().join().unwrap(), "module::a_case");
     }
 }

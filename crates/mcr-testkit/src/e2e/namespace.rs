@@ -16,17 +16,19 @@ use serde_json::{Value, json};
 use super::{DEADLINE, E2e, E2eCluster, print};
 use crate::request::{create, send};
 
-const ASKED: &str = "mcr-e2e";
-const ANSWERED: &str = "cluster";
+/// The label of the ConfigMaps of a test.
+const TEST_LABEL: &str = "mcr-e2e";
+/// The key in a ConfigMap with the name of the cluster that has answered it.
+const ANSWER_KEY: &str = "cluster";
 
-/// A namespace of a test. Call [`remove`](Self::remove) at the end of the test. Dropping it, as a panic does, tries to
-/// remove it too.
+/// A namespace of a test. Call [`remove`](Self::remove) at the end of the test. Dropping the value, for example in a
+/// panic, also tries to remove the namespace.
 #[derive(Debug)]
 pub struct E2eNamespace {
     name: String,
-    /// The label value of the test's ConfigMaps in all its namespaces.
-    asked: String,
-    /// The owner of cluster-wide objects, which are deleted with the namespace.
+    /// The label value that all ConfigMaps of the test have.
+    label_value: String,
+    /// The owner of cluster-wide objects, so that they are deleted with the namespace.
     owner: Option<OwnerReference>,
     namespaces: Api<Namespace>,
     kubeconfig: PathBuf,
@@ -66,7 +68,7 @@ impl E2eNamespace {
         Self {
             name,
             owner: made.owner_ref(&()),
-            asked: format!("{purpose}-{}", std::process::id()),
+            label_value: format!("{purpose}-{}", std::process::id()),
             namespaces,
             kubeconfig: e2e.kubeconfig(cluster),
             kubectl: e2e.kubectl(),
@@ -74,17 +76,17 @@ impl E2eNamespace {
         }
     }
 
-    /// Its name.
+    /// The name of the namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Selects the ConfigMaps of [`ask`](Self::ask), in this and all other namespaces that were made for the same purpose.
+    /// Selects the ConfigMaps of [`ask`](Self::ask) in all namespaces that were made for the same purpose.
     pub fn selector(&self) -> String {
-        format!("{ASKED}={}", self.asked)
+        format!("{TEST_LABEL}={}", self.label_value)
     }
 
-    /// Makes a ConfigMap that waits for an [`answer`], or makes an existing one wait for another answer.
+    /// Creates a ConfigMap that waits for an [`answer`], or resets an existing one so that it waits again.
     ///
     /// # Panics
     ///
@@ -92,8 +94,8 @@ impl E2eNamespace {
     pub async fn ask(&self, name: &str) {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "labels": {ASKED: self.asked}},
-            "data": {ANSWERED: ""},
+            "metadata": {"name": name, "labels": {TEST_LABEL: self.label_value}},
+            "data": {ANSWER_KEY: ""},
         });
         let params = PatchParams::apply("mcr-e2e").force();
         if let Err(error) = self.maps().patch(name, &params, &Patch::Apply(map)).await {
@@ -112,7 +114,7 @@ impl E2eNamespace {
         let mut last = String::from("nothing");
         while started.elapsed() < DEADLINE {
             match maps.get(name).await {
-                Ok(map) => match map.data.unwrap_or_default().remove(ANSWERED) {
+                Ok(map) => match map.data.unwrap_or_default().remove(ANSWER_KEY) {
                     Some(answer) if answer == by => return,
                     answer => last = format!("{answer:?}"),
                 },
@@ -126,7 +128,8 @@ impl E2eNamespace {
         );
     }
 
-    /// Makes a ServiceAccount that has a ClusterRole in the whole cluster. It loses that with the namespace.
+    /// Creates a ServiceAccount with a ClusterRole in the whole cluster. The role binding is deleted with the
+    /// namespace.
     ///
     /// # Panics
     ///
@@ -183,7 +186,7 @@ impl E2eNamespace {
         kubeconfig.to_string()
     }
 
-    /// An `Api` of a kind in the namespace, with the rights of the administrator.
+    /// An `Api` for a kind in the namespace, with the rights of the administrator.
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
@@ -221,7 +224,7 @@ impl Drop for E2eNamespace {
         if self.removed {
             return;
         }
-        // `kubectl`, because `drop` can't await, and the runtime of the client may be gone.
+        // With `kubectl`, because `drop` can't await, and the runtime of the client may have ended.
         let deleted = Command::new(&self.kubectl)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
@@ -244,6 +247,6 @@ impl Drop for E2eNamespace {
 ///
 /// The error of the API server.
 pub async fn answer(maps: &Api<ConfigMap>, name: &str, cluster: &str) -> Result<(), kube::Error> {
-    let patch = Patch::Merge(json!({"data": {ANSWERED: cluster}}));
+    let patch = Patch::Merge(json!({"data": {ANSWER_KEY: cluster}}));
     maps.patch(name, &PatchParams::default(), &patch).await.map(drop)
 }

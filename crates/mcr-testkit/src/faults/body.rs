@@ -1,4 +1,4 @@
-//! Bodies of answers, and the changes that faults make to them.
+//! Bodies of answers, and how faults change them.
 
 use std::{error::Error, time::Duration};
 
@@ -24,8 +24,9 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
         .boxed_unsync()
 }
 
-/// The answer of a fault that needs no upstream. `None` if the fault needs the upstream, or does not fit the request.
-pub(super) fn instead(fault: &Fault, info: &RequestInfo) -> Option<Response<Body>> {
+/// The answer of a fault that does not contact the upstream. `None` if the fault contacts it, or does not fit the
+/// request.
+pub(super) fn local_answer(fault: &Fault, info: &RequestInfo) -> Option<Response<Body>> {
     let (code, reason, message) = match fault {
         Fault::Unauthorized => (401, "Unauthorized", "Unauthorized".to_owned()),
         Fault::Forbidden => (403, "Forbidden", forbidden(info)),
@@ -110,8 +111,8 @@ pub(super) fn changed(fault: &Fault, body: Bytes) -> Body {
                 Some(items) => items
                     .iter_mut()
                     .find(|item| is_named(item, name.as_deref()))
-                    .is_some_and(spoil),
-                None => is_named(value, name.as_deref()) && spoil(value),
+                    .is_some_and(make_undecodable),
+                None => is_named(value, name.as_deref()) && make_undecodable(value),
             }
         })),
         Fault::NoResourceVersion => full(edited(body, |value| {
@@ -122,7 +123,7 @@ pub(super) fn changed(fault: &Fault, body: Bytes) -> Body {
     }
 }
 
-/// Edits a JSON body. A body that is not JSON, or needs no edit, stays the same to the byte.
+/// Edits a JSON body. A body that is not JSON, or needs no edit, is returned byte for byte.
 pub(super) fn edited(body: Bytes, edit: impl FnOnce(&mut Value) -> bool) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(&body) else {
         return body;
@@ -138,9 +139,9 @@ pub(super) fn is_named(object: &Value, name: Option<&str>) -> bool {
     name.is_none_or(|name| object["metadata"]["name"] == name)
 }
 
-/// Makes an object that can't be decoded into its type. Name and version stay readable, as in the real case: fields
-/// whose type differs between versions of a CRD.
-pub(super) fn spoil(object: &mut Value) -> bool {
+/// Makes an object that can't be decoded into its type. Name and version stay readable, as in reality, where the type
+/// of a field may differ between versions of a CRD.
+pub(super) fn make_undecodable(object: &mut Value) -> bool {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return false;
     };
@@ -157,7 +158,7 @@ fn cut_off(part: Bytes) -> Body {
     StreamBody::new(stream::iter(frames)).boxed_unsync()
 }
 
-/// Limits a body to so many bytes per second.
+/// Limits the rate at which a body is sent.
 pub(super) fn paced(body: Body, bytes_per_second: u32) -> Body {
     let pieces = stream::unfold((body, Bytes::new()), move |(mut body, mut rest)| async move {
         while rest.is_empty() {
@@ -175,7 +176,7 @@ pub(super) fn paced(body: Body, bytes_per_second: u32) -> Body {
     StreamBody::new(pieces).boxed_unsync()
 }
 
-/// Waits a tenth of a second, then takes the bytes that the rate allows in that time.
+/// Waits a tenth of a second, then takes as many bytes as the rate allows in that time.
 pub(super) async fn pace(rest: &mut Bytes, bytes_per_second: u32) -> Bytes {
     let rate = bytes_per_second.max(1);
     let most = usize::try_from(rate / 10).unwrap_or(usize::MAX).max(1);

@@ -1,4 +1,4 @@
-//! The serving certificates of proxies. They are made once for each process, and all its proxies share them.
+//! The serving certificates of proxies. They are made once per process, and all proxies share them.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use crate::pki::{Authority, LOCAL, Pair};
 pub(super) enum Face {
     #[default]
     Good,
+    /// Signed by a certificate authority that clients don't trust.
     WrongCa,
     Expired,
     WrongHost,
@@ -24,8 +25,8 @@ pub(super) enum Face {
 
 pub(super) struct Certificates {
     pub(super) ca_pem: String,
-    /// In the order of [`Face`].
-    faces: [Arc<ServerConfig>; 4],
+    /// One configuration for each [`Face`], in the order of its variants.
+    configs: [Arc<ServerConfig>; 4],
 }
 
 impl Certificates {
@@ -44,7 +45,7 @@ impl Certificates {
         let ca = Authority::new("fault proxy CA").map_err(failed)?;
         let other = Authority::new("another fault proxy CA").map_err(failed)?;
         Ok(Self {
-            faces: [
+            configs: [
                 server(&ca, &LOCAL, false)?,
                 server(&other, &LOCAL, false)?,
                 server(&ca, &LOCAL, true)?,
@@ -55,7 +56,7 @@ impl Certificates {
     }
 
     pub(super) fn config(&self, face: Face) -> Arc<ServerConfig> {
-        self.faces[face as usize].clone()
+        self.configs[face as usize].clone()
     }
 }
 

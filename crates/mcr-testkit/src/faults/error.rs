@@ -19,15 +19,15 @@ pub enum FaultError {
     /// A certificate or key of the upstream can't be read.
     #[error("the upstream's {what} can't be used: {why}")]
     Upstream {
-        /// Which part.
+        /// The part: the certificate or the key.
         what: &'static str,
-        /// Why.
+        /// The cause.
         why: String,
     },
     /// `MCR_FAULT_SEED` is not a number.
     #[error("MCR_FAULT_SEED is {value:?}; it must be a number as printed by a failing run, like 0x1f or 31")]
     Seed {
-        /// Its value.
+        /// The value of the variable.
         value: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The client's side of a connection, as a stream of bytes that can fall silent and be reset.
+//! The client's side of a connection, as a stream of bytes that can become silent and can be reset.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use super::certificates::Face;
 
-/// How the proxy treats new connections. Of several modes the first in this order counts.
+/// How the proxy treats new connections. If several faults set a mode, the first mode in this order applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Mode {
     Refuse,
@@ -48,8 +48,8 @@ impl Wire {
     }
 }
 
-/// The most bytes that a frozen stream reads ahead. It has to read, or the proxy would not notice that the client
-/// has closed the connection.
+/// The most bytes that a frozen stream reads ahead. It must read, because otherwise the proxy would not notice that
+/// the client has closed the connection.
 const STASH: usize = 256 * 1024;
 
 /// The client's side of a connection.
@@ -57,7 +57,7 @@ pub(super) struct FaultyStream {
     io: TcpStream,
     connection: u64,
     wire: watch::Receiver<Wire>,
-    /// Wakes the connection's task when the wire changes.
+    /// Wakes the connection's task when the state of the wire changes.
     changed: ReusableBoxFuture<'static, watch::Receiver<Wire>>,
     stash: BytesMut,
 }
@@ -81,7 +81,7 @@ impl FaultyStream {
     }
 
     /// Waits until the client has sent bytes and the stream is not frozen.
-    pub(super) async fn until_sent_to(&mut self) -> io::Result<()> {
+    pub(super) async fn wait_for_bytes(&mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| {
             if self.stash.is_empty() || self.is_frozen(cx) {
                 ready!(self.poll_stash(cx))?;
@@ -95,7 +95,7 @@ impl FaultyStream {
         .await
     }
 
-    /// Registers the task to be woken when the answer changes.
+    /// Returns whether the stream is frozen. Registers the task to be woken when that changes.
     fn is_frozen(&mut self, cx: &mut Context<'_>) -> bool {
         while let Poll::Ready(wire) = self.changed.poll(cx) {
             self.changed.set(changed(wire));
@@ -164,8 +164,8 @@ impl AsyncWrite for FaultyStream {
 
 impl Drop for FaultyStream {
     fn drop(&mut self) {
-        // Closing a socket with a linger time of zero sends a reset. If the option can't be set, the socket closes with
-        // a FIN.
+        // With a linger time of zero, closing a socket sends a reset. If the option can't be set, closing the socket
+        // sends a FIN.
         if self.wire.borrow().resets(self.connection) {
             let _ = self.io.set_zero_linger();
         }

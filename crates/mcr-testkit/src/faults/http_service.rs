@@ -1,4 +1,4 @@
-//! Passes a request on and applies the faults to its answer.
+//! Forwards requests, and applies faults to the answers.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{
     Fault,
-    body::{self, Body, BoxError, full, instead, paced},
+    body::{self, Body, BoxError, full, local_answer, paced},
     request::RequestInfo,
     rules::{Active, Rules},
     shared::Shared,
@@ -17,7 +17,7 @@ use super::{
     watch_body::watched,
 };
 
-/// Answers a request. An error breaks the connection without an answer.
+/// Answers a request. An error closes the connection without an answer.
 pub(super) async fn answer(shared: &Shared, request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     shared.requests.fetch_add(1, Ordering::Relaxed);
     let info = RequestInfo::of(request.method(), request.uri());
@@ -36,9 +36,9 @@ pub(super) async fn answer(shared: &Shared, request: Request<Incoming>) -> Resul
         }
     }
     let is_watch = info.verb == "watch";
-    let response = prompt(shared, &rules, info, request).await?;
+    let response = answer_without_delay(shared, &rules, info, request).await?;
     Ok(match bytes_per_second {
-        // The body of a watch limits its own rate, because the rate may change while the watch runs.
+        // The body of a watch limits its rate itself, because the rate may change while the watch runs.
         Some(rate) if !(is_watch && response.status().is_success()) => response.map(|body| paced(body, rate)),
         _ => response,
     })
@@ -48,14 +48,14 @@ fn fitting<'a>(rules: &'a Rules, info: &'a RequestInfo) -> impl Iterator<Item = 
     rules.iter().map(|rule| &**rule).filter(|rule| rule.fits(info))
 }
 
-async fn prompt(
+async fn answer_without_delay(
     shared: &Shared,
     rules: &Rules,
     info: RequestInfo,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BoxError> {
     for rule in fitting(rules, &info) {
-        if let Some(response) = instead(rule.fault(), &info)
+        if let Some(response) = local_answer(rule.fault(), &info)
             && rule.count_match(&shared.hits)
         {
             return Ok(response);
@@ -111,7 +111,7 @@ async fn prompt(
     if let Some(key) = key {
         body = shared
             .memory
-            .tee(key, parts.headers.get(header::CONTENT_TYPE).cloned(), body);
+            .remember(key, parts.headers.get(header::CONTENT_TYPE).cloned(), body);
     }
     Ok(Response::from_parts(parts, body))
 }

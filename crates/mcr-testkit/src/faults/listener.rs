@@ -1,4 +1,4 @@
-//! The proxy's port: listening, not listening, and listening with an accept queue that is full.
+//! The port of a proxy: listening, not listening, or listening with a full accept queue.
 
 use std::{
     io,
@@ -23,28 +23,30 @@ use super::{
     shared::Shared,
 };
 
-/// Connections that wait to be accepted; more than a fleet's client opens at once.
+/// The size of the accept queue. More connections than the client of a fleet opens at once.
 const BACKLOG: i32 = 1024;
 
 pub(super) enum Command {
-    Meet(Mode, oneshot::Sender<()>),
+    /// Changes how new connections are treated.
+    SetMode(Mode, oneshot::Sender<()>),
+    /// Moves the proxy to another port.
     Move(oneshot::Sender<()>),
 }
 
-/// Everything bound to the proxy's ports.
+/// All sockets on the proxy's ports.
 pub(super) struct Port {
-    /// Sockets that are bound and do not listen. They reserve the ports, also while a fault closes them.
+    /// Sockets that are bound but do not listen. They reserve the ports, even while a fault closes them.
     held: Vec<Socket>,
     address: SocketAddr,
     listener: Option<TcpListener>,
-    /// Connections that fill the accept queue of a black hole.
+    /// Connections that fill the accept queue during a black hole.
     fillers: Vec<TcpStream>,
     accepting: bool,
 }
 
 impl Port {
     pub(super) fn open() -> io::Result<Self> {
-        let (socket, address) = hold()?;
+        let (socket, address) = reserve_port()?;
         Ok(Self {
             held: vec![socket],
             address,
@@ -65,7 +67,7 @@ impl Port {
         }
     }
 
-    async fn meet(&mut self, mode: Mode) -> io::Result<()> {
+    async fn set_mode(&mut self, mode: Mode) -> io::Result<()> {
         self.fillers.clear();
         self.accepting = true;
         if mode == Mode::Refuse {
@@ -76,7 +78,7 @@ impl Port {
             Some(listener) => listener,
             None => listen(self.address)?,
         };
-        // Listening once more changes the length of the queue, without a gap.
+        // A second `listen` changes the length of the queue without an interruption.
         SockRef::from(&listener).listen(if mode == Mode::BlackHole { 0 } else { BACKLOG })?;
         self.listener = Some(listener);
         if mode == Mode::BlackHole {
@@ -98,7 +100,7 @@ impl Port {
     }
 
     fn relocate(&mut self) -> io::Result<()> {
-        let (socket, address) = hold()?;
+        let (socket, address) = reserve_port()?;
         let listening = self.listener.is_some();
         self.listener = None;
         self.fillers.clear();
@@ -114,12 +116,12 @@ impl Port {
 fn socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    // So that one socket can hold the port while another listens there.
+    // So that one socket can reserve the port while another one listens on it.
     socket.set_reuse_port(true)?;
     Ok(socket)
 }
 
-fn hold() -> io::Result<(Socket, SocketAddr)> {
+fn reserve_port() -> io::Result<(Socket, SocketAddr)> {
     let socket = socket()?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     let address = socket.local_addr()?.as_socket();
@@ -142,9 +144,9 @@ pub(super) async fn run(shared: Arc<Shared>, mut port: Port, mut commands: mpsc:
             biased;
             () = shared.token.cancelled() => return,
             command = commands.recv() => match command {
-                Some(Command::Meet(mode, done)) => {
-                    if let Err(error) = port.meet(mode).await {
-                        shared.trouble(format!("meeting connections as {mode:?} failed: {error}"));
+                Some(Command::SetMode(mode, done)) => {
+                    if let Err(error) = port.set_mode(mode).await {
+                        shared.trouble(format!("treating connections as {mode:?} failed: {error}"));
                     }
                     let _ = done.send(());
                 }
@@ -160,16 +162,17 @@ pub(super) async fn run(shared: Arc<Shared>, mut port: Port, mut commands: mpsc:
             accepted = port.accept() => match accepted {
                 Ok(stream) => {
                     let connection = shared.next_connection.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(connected(shared.clone(), stream, connection));
+                    tokio::spawn(serve_connection(shared.clone(), stream, connection));
                 }
-                // Probably out of file descriptors: wait until some are closed.
+                // Probably there are no file descriptors left. Waits until some are closed.
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
         }
     }
 }
 
-async fn connected(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
+/// Serves one connection.
+async fn serve_connection(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
     let mut wire = shared.wire.subscribe();
     let _ = stream.set_nodelay(true);
     if wire.borrow().mode == Mode::Reset {
@@ -179,16 +182,16 @@ async fn connected(shared: Arc<Shared>, stream: TcpStream, connection: u64) {
     }
     let stream = FaultyStream::new(stream, connection, wire.clone());
     // Dropping the future drops the stream, which closes the connection with a FIN or a reset.
-    let life = serve(&shared, stream);
+    let serving = serve_requests(&shared, stream);
     tokio::select! {
-        () = life => {}
+        () = serving => {}
         _ = wire.wait_for(|wire| wire.resets(connection)) => {}
         () = shared.token.cancelled() => {}
     }
 }
 
-async fn serve(shared: &Arc<Shared>, mut stream: FaultyStream) {
-    if stream.until_sent_to().await.is_err() {
+async fn serve_requests(shared: &Arc<Shared>, mut stream: FaultyStream) {
+    if stream.wait_for_bytes().await.is_err() {
         return;
     }
     let face = shared.wire.borrow().face;
@@ -199,12 +202,13 @@ async fn serve(shared: &Arc<Shared>, mut stream: FaultyStream) {
     shared.connections.fetch_add(1, Ordering::Relaxed);
     let _open = Open::new(shared);
     let service = service_fn(|request| answer(shared, request));
-    // The proxy does not care how a connection ends.
+    // Errors that end a connection are of no interest.
     let _ = http1::Builder::new()
         .serve_connection(TokioIo::new(tls), service)
         .await;
 }
 
+/// Counts an open connection until it is dropped.
 struct Open<'a>(&'a Shared);
 
 impl<'a> Open<'a> {

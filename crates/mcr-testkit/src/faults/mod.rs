@@ -1,8 +1,7 @@
-//! A proxy in front of an API server, with faults that a test switches on and off while the proxy runs.
+//! A proxy in front of an API server, with faults that a test can set and end while the proxy runs.
 //!
-//! A [`FaultProxy`] listens on 127.0.0.1 and passes everything on to an [`Upstream`]: a real API server, a
-//! simulated one, plain HTTP. Give the kubeconfig of the proxy to the code under test, then switch faults
-//! on:
+//! A [`FaultProxy`] listens on 127.0.0.1 and forwards all requests to an [`Upstream`]: a real API server, a simulated
+//! one, or plain HTTP. Give the kubeconfig of the proxy to the code under test, then set faults:
 //!
 //! ```no_run
 //! # async fn test(upstream: mcr_testkit::faults::Upstream) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,17 +17,17 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Fault`] lists the faults. A [`Match`] narrows a fault to some requests. A [`Schedule`] is a series of
-//! faults over many proxies. It is made from a seed, so that a failing run can be repeated.
+//! [`Fault`] lists the faults. A [`Match`] limits a fault to some requests. A [`Schedule`] is a series of faults over
+//! many proxies. It is made from a seed, so that a failing run can be repeated.
 //!
 //! # What a proxy can and can't do
-//! TLS ends at the proxy, which has certificates of its own, the same for all proxies of a process: trust
-//! [`FaultProxy::ca_pem`]. Bearer tokens are passed on. Client certificates can't be passed on: let the proxy
-//! authenticate itself by [`Upstream::client_certificate`]. HTTP/1.1 only, no upgrades (`exec`, `port-forward`).
-//! Bodies are changed only where they are JSON.
+//! TLS ends at the proxy. All proxies of a process have the same certificates: trust [`FaultProxy::ca_pem`]. Bearer
+//! tokens are forwarded. Client certificates can't be forwarded: let the proxy authenticate itself with
+//! [`Upstream::client_certificate`]. The proxy supports HTTP/1.1 without upgrades (`exec`, `port-forward`). Bodies are
+//! changed only if they are JSON.
 //!
-//! A proxy costs a task and a socket, a connection through it a task and two sockets; hundreds in a process are
-//! fine.
+//! A proxy needs a task and a socket. Each connection through it needs a task and two sockets. A process can run
+//! hundreds of proxies.
 
 mod body;
 mod certificates;

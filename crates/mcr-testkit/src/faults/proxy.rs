@@ -24,8 +24,8 @@ use super::{
 
 /// A proxy in front of an API server that can be made to fail; see the [module](super).
 ///
-/// Clones are handles of the same proxy. The proxy ends when the last handle is dropped. A method that changes
-/// faults returns when the change has taken effect. Concurrent changes take effect one after the other.
+/// Clones are handles of the same proxy, which ends when the last handle is dropped. A method that changes faults
+/// returns when the change has taken effect. Concurrent changes take effect one after the other.
 #[derive(Clone)]
 pub struct FaultProxy {
     shared: Arc<Shared>,
@@ -51,8 +51,8 @@ impl FaultProxyBuilder {
     /// Starts the proxy, on a free port of 127.0.0.1. Its tasks run on the current tokio runtime.
     ///
     /// # Errors
-    /// [`FaultError`] if the upstream's address or certificates are not usable, or there is no free port. Does
-    /// not check whether the upstream answers.
+    /// [`FaultError`] if the upstream's address or certificates can't be used, or if there is no free port. Does not
+    /// check whether the upstream answers.
     pub async fn start(self) -> Result<FaultProxy, FaultError> {
         let certificates = Certificates::shared()?;
         let upstream = UpstreamClient::new(&self.upstream)?;
@@ -91,11 +91,11 @@ impl FaultProxyBuilder {
 pub struct ProxyStats {
     /// Connections whose TLS handshake succeeded.
     pub connections: u64,
-    /// The number of these connections that are open.
+    /// How many of these connections are open.
     pub open: u64,
     /// Requests.
     pub requests: u64,
-    /// How often a fault changed an answer or a line of a watch. Faults of the connection don't count.
+    /// How often a fault has changed an answer or a line of a watch. Faults of the connection are not counted.
     pub hits: u64,
 }
 
@@ -103,7 +103,7 @@ impl FaultProxy {
     /// Starts a proxy without faults.
     ///
     /// # Errors
-    /// As of [`FaultProxyBuilder::start`].
+    /// As in [`FaultProxyBuilder::start`].
     pub async fn start(upstream: impl Into<Upstream>) -> Result<Self, FaultError> {
         Self::builder(upstream).start().await
     }
@@ -131,13 +131,13 @@ impl FaultProxy {
         self.shared.certificates.ca_pem.clone()
     }
 
-    /// A kubeconfig of this proxy with a bearer token. The proxy passes the token on to the upstream, unless
-    /// the [`Upstream`] has credentials.
+    /// A kubeconfig for this proxy with a bearer token. The proxy forwards the token, unless the [`Upstream`] has its
+    /// own credentials.
     pub fn kubeconfig_with_token(&self, token: &str) -> String {
         self.kubeconfig(&json!({ "token": token }))
     }
 
-    /// A kubeconfig of this proxy without credentials, for an [`Upstream`] that has credentials.
+    /// A kubeconfig for this proxy without credentials, for an [`Upstream`] that has its own.
     pub fn kubeconfig_without_credentials(&self) -> String {
         self.kubeconfig(&json!({}))
     }
@@ -147,7 +147,7 @@ impl FaultProxy {
         kubeconfig(name, &self.url(), &self.ca_pem(), user)
     }
 
-    /// Makes this the only fault.
+    /// Replaces all faults by this one.
     pub async fn set(&self, rule: impl Into<Rule>) -> RuleId {
         self.change(Some(rule.into()), |_| false).await
     }
@@ -162,13 +162,13 @@ impl FaultProxy {
         self.change(None, |known| known != id).await;
     }
 
-    /// Ends all faults. Connections that [`Fault::HalfOpen`] killed stay dead, and a proxy that has moved stays
-    /// where it is.
+    /// Ends all faults. Connections that [`Fault::HalfOpen`] has killed stay dead, and a proxy that has moved stays at
+    /// its new port.
     pub async fn clear(&self) {
         self.change(None, |_| false).await;
     }
 
-    /// The faults in force, in the order they were set.
+    /// The active faults, in the order in which they were set.
     pub fn rules(&self) -> Vec<Rule> {
         self.shared
             .rules
@@ -200,8 +200,8 @@ impl FaultProxy {
         self.shared.trouble.lock().clone()
     }
 
-    /// Changes the wire. `change` gets the number of the next connection. A connection reads the wire after it
-    /// has got its number, so it either has a lower number or sees the change.
+    /// Changes the wire. `change` gets the number of the next connection. A connection reads the wire only after it
+    /// got its number. So it has a lower number than that, or it reads the changed wire.
     fn wire(&self, change: impl FnOnce(&mut Wire, u64)) {
         let shared = &self.shared;
         shared
@@ -225,12 +225,12 @@ impl FaultProxy {
         self.shared.rules.send_replace(Arc::new(rules));
 
         if mode == Mode::BlackHole {
-            // First the silence, then the full queue: a connection that comes in between gets no answer.
+            // The silence begins before the queue is full, so that a connection in between gets no answer.
             self.wire(|wire, _| wire.mode = mode);
         }
         if changing.met != Some(mode) {
             changing.met = None;
-            self.command(|done| Command::Meet(mode, done)).await;
+            self.command(|done| Command::SetMode(mode, done)).await;
             changing.met = Some(mode);
         }
         if added == Some(Fault::AddressChange) {
@@ -257,7 +257,7 @@ impl FaultProxy {
 
     async fn command(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
         let (done, wait) = oneshot::channel();
-        // Fails only if the runtime of the proxy has ended, which ends the proxy.
+        // This fails only if the runtime of the proxy has ended, and the proxy with it.
         if self.commands.send(command(done)).await.is_ok() {
             let _ = wait.await;
         }

@@ -1,5 +1,5 @@
-//! Random numbers that are the same for a seed on every machine and in every version: a seed in a bug report
-//! must go on meaning the same run, which the generators of the `rand` crate don't promise.
+//! Random numbers that depend only on the seed, not on the machine or the version. A seed in a bug report must always
+//! produce the same run, which the generators of the `rand` crate don't promise.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -23,7 +23,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// A number below `end`, or 0 if `end` is 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         let end = end.max(1) as u64;
         (self.next() % end) as usize

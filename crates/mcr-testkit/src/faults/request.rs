@@ -1,16 +1,16 @@
-//! Finds the resource and the verb of a request, as an API server does, and compares them with the conditions of a
-//! fault.
+//! Determines the resource and the verb of a request, as an API server does, and compares them with the conditions of
+//! a fault.
 
 use http::{Method, Uri};
 
-/// The resource and the verb of a request. What the path does not name is empty.
+/// The resource and the verb of a request. Parts that the path does not contain are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RequestInfo {
     pub(super) path: String,
     pub(super) verb: &'static str,
     pub(super) group: String,
     pub(super) resource: String,
-    /// Whether a watch begins with all objects (`sendInitialEvents`), in the place of a list.
+    /// Whether a watch begins with all objects (`sendInitialEvents`), which replaces a list.
     pub(super) streaming_list: bool,
 }
 
@@ -23,7 +23,7 @@ impl RequestInfo {
             _ => ("", &[][..]),
         };
         let rest = match rest {
-            // `/namespaces/x` is the namespace itself, `/namespaces/x/status` its status.
+            // `/namespaces/x` is the namespace itself, and `/namespaces/x/status` is its status.
             ["namespaces", _, sub, ..] if matches!(*sub, "status" | "finalize") => rest,
             ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
             rest => rest,
@@ -55,7 +55,7 @@ impl RequestInfo {
         }
     }
 
-    /// Whether the request reads objects, and not the discovery documents or the health of the server.
+    /// Whether the request reads objects, not discovery documents or the health of the server.
     pub(super) fn reads_objects(&self) -> bool {
         matches!(self.verb, "list" | "get") && !self.resource.is_empty()
     }
@@ -84,26 +84,26 @@ impl Match {
         Self::default()
     }
 
-    /// Only requests with this verb, as in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
-    /// `deletecollection`.
+    /// Matches only requests with this verb, as in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`,
+    /// `delete`, `deletecollection`.
     pub fn verb(mut self, verb: impl Into<String>) -> Self {
         self.verb = Some(verb.into());
         self
     }
 
-    /// Only this resource, in the plural: `configmaps`.
+    /// Matches only this resource, in the plural: `configmaps`.
     pub fn resource(mut self, plural: impl Into<String>) -> Self {
         self.resource = Some(plural.into());
         self
     }
 
-    /// Leaves out the first `count` requests that meet all other conditions.
+    /// Skips the first `count` requests that match all other conditions.
     pub fn skip(mut self, count: u64) -> Self {
         self.skip = count;
         self
     }
 
-    /// Applies the fault at most `count` times. A fault in the lines of watches counts lines, any other fault counts
+    /// Applies the fault at most `count` times. A fault in the lines of watches counts lines. Any other fault counts
     /// requests.
     pub fn times(mut self, count: u64) -> Self {
         self.times = Some(count);

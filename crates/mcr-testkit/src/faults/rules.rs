@@ -1,4 +1,4 @@
-//! Faults with conditions, and how often a rule has applied.
+//! Faults with conditions, and counts of their matches.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Fault, Match, request::RequestInfo};
 
-/// A fault and the requests to which it applies. [`Fault::on`] makes it. A [`Fault`] alone becomes a rule for all
+/// A fault and the requests to which it applies. [`Fault::on`] makes a rule. A [`Fault`] alone is a rule for all
 /// requests.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub struct Rule {
 }
 
 impl Fault {
-    /// Applies this fault only to some requests.
+    /// Makes a rule that applies this fault only to some requests.
     pub fn on(self, which: Match) -> Rule {
         Rule { fault: self, which }
     }
@@ -37,10 +37,10 @@ impl From<Fault> for Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RuleId(pub(super) u64);
 
-/// The rules in force, in the order in which the test has set them.
+/// The active rules, in the order in which the test has set them.
 pub(super) type Rules = Arc<Vec<Arc<Active>>>;
 
-/// A rule in force.
+/// An active rule.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) id: RuleId,
@@ -48,10 +48,10 @@ pub(super) struct Active {
     remaining: Mutex<Remaining>,
 }
 
-/// What remains of the counts of a [`Match`].
+/// The remaining counts of a [`Match`].
 #[derive(Debug)]
 struct Remaining {
-    /// How many further matches the rule leaves out.
+    /// How many further matches are skipped.
     skip: u64,
     /// How many further times the fault applies. `None`: any number of times.
     times: Option<u64>,
@@ -74,8 +74,8 @@ impl Active {
         self.rule.which.fits(info)
     }
 
-    /// Counts a request or a line that meets all conditions. Returns whether the fault applies to it, and adds that to
-    /// `hits`.
+    /// Counts a request or a line that matches all conditions. Returns whether the fault applies to it. If so,
+    /// increments `hits`.
     pub(super) fn count_match(&self, hits: &AtomicU64) -> bool {
         let mut remaining = self.remaining.lock();
         if remaining.times == Some(0) {

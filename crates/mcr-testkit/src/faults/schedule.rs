@@ -10,8 +10,8 @@ use super::{
 /// The environment variable with the seed for the replay of a failing run.
 const SEED: &str = "MCR_FAULT_SEED";
 
-/// A series of faults over a number of proxies, made from a seed: the same seed and options give the same series,
-/// on every machine and in every version of this crate that has the same faults.
+/// A series of faults over a number of proxies, made from a seed. The same seed and options give the same series on
+/// every machine, and in every version of this crate that has the same faults.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct Schedule {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Step {
-    /// When the fault begins, counted from the beginning of the run.
+    /// When the fault begins, relative to the start of the run.
     pub at: Duration,
     /// The number of the proxy, from 0.
     pub proxy: usize,
@@ -74,7 +74,7 @@ impl Schedule {
             lasts: (Duration::from_millis(200), Duration::from_secs(5)),
             rules: Fault::catalogue()
                 .into_iter()
-                .filter(|fault| !deceives(fault))
+                .filter(|fault| !gives_wrong_data(fault))
                 .map(Rule::from)
                 .collect(),
         }
@@ -83,7 +83,8 @@ impl Schedule {
     /// A schedule from the seed in `MCR_FAULT_SEED`, or from a random seed if the variable is not set.
     ///
     /// # Errors
-    /// [`FaultError::Seed`] if the variable is not a number. A random seed would look like a replay.
+    /// [`FaultError::Seed`] if the variable is not a number. Then a random seed would be wrong, because the test would
+    /// look like a replay.
     pub fn from_env() -> Result<ScheduleBuilder, FaultError> {
         match std::env::var(SEED) {
             Ok(value) => parse(&value).map(Self::seeded).ok_or(FaultError::Seed { value }),
@@ -100,8 +101,8 @@ impl Schedule {
             .unwrap_or_default()
     }
 
-    /// Sets and ends the faults at their times. Returns when the last one has ended. Leaves out the steps for
-    /// proxies that are not given. Faults that were set by other means stay.
+    /// Sets and ends the faults at their times. Returns when the last fault has ended. Skips steps for proxies that
+    /// are not in `proxies`. Faults that were set by other means are not touched.
     ///
     /// # Cancellation
     /// Dropping the future leaves its current faults set; [`FaultProxy::clear`] ends them.
@@ -130,8 +131,8 @@ impl Schedule {
     }
 }
 
-/// Whether a fault can give a client wrong data, for a while or for good. The others can only keep data from it.
-fn deceives(fault: &Fault) -> bool {
+/// Whether a fault can give wrong data to a client, temporarily or for good. Other faults can only withhold data.
+fn gives_wrong_data(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::StaleReads | Fault::SkipEvents | Fault::DuplicateEvents
@@ -158,7 +159,7 @@ impl ScheduleBuilder {
         self
     }
 
-    /// Sets the time at which the last fault has ended. Default: 30 seconds.
+    /// Sets the time when the last fault ends. Default: 30 seconds.
     pub fn length(mut self, length: Duration) -> Self {
         self.length = length;
         self
@@ -170,7 +171,7 @@ impl ScheduleBuilder {
         self
     }
 
-    /// Sets how long each fault lasts. Default: 0.2 to 5 seconds.
+    /// Sets the shortest and the longest duration of a fault. Default: 0.2 to 5 seconds.
     pub fn lasting(mut self, shortest: Duration, longest: Duration) -> Self {
         self.lasts = (shortest, longest);
         self

@@ -41,8 +41,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Changing {
     pub(super) last_id: u64,
-    /// The mode of the listener. `None` if it is unknown: before the first change, and after a change that was
-    /// cancelled.
+    /// The mode that the listener is in. `None` if it is unknown: before the first change, or after a cancelled one.
     pub(super) met: Option<Mode>,
 }
 

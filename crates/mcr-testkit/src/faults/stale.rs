@@ -84,8 +84,13 @@ impl Memory {
         }
     }
 
-    /// Passes a body on and remembers it once it is complete, if it is not too long.
-    pub(super) fn tee(self: &Arc<Self>, key: String, content_type: Option<HeaderValue>, body: Body) -> Body {
+    /// Forwards a body. When it is complete, remembers it unless it is too long.
+    pub(super) fn remember(
+        self: &Arc<Self>,
+        key: String,
+        content_type: Option<HeaderValue>,
+        body: Body,
+    ) -> Body {
         let memory = self.clone();
         let tee = (body, BytesMut::new(), key, content_type);
         let frames = stream::unfold(Some(tee), move |state| {
@@ -102,7 +107,8 @@ impl Memory {
                     whole.extend_from_slice(data);
                 }
                 if body.is_end_stream() && whole.len() <= BYTES {
-                    // Stored here, with the last byte: hyper does not poll a body of known length again after that.
+                    // Stored together with the last byte, because hyper does not poll a body of known length again
+                    // after that.
                     let remembered = Remembered {
                         content_type: content_type.clone(),
                         body: whole.split().freeze(),

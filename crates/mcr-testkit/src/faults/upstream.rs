@@ -17,8 +17,8 @@ use super::{FaultError, body::Body};
 
 /// The API server behind a proxy, and the proxy's credentials for it.
 ///
-/// Without such credentials the proxy passes on the bearer token of the client. With them it replaces the
-/// client's credentials by its own.
+/// A proxy without own credentials forwards the bearer token of the client. A proxy with own credentials replaces the
+/// credentials of the client.
 #[derive(Clone)]
 #[must_use]
 pub struct Upstream {
@@ -29,7 +29,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// An API server by its URL, `https` or `http`.
+    /// An API server with this URL, `https` or `http`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -38,19 +38,19 @@ impl Upstream {
         }
     }
 
-    /// Sets the certificate authorities that sign its certificate, PEM. Needed for `https`.
+    /// Sets the certificate authorities of the server, PEM. Required for `https`.
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(pem.into());
         self
     }
 
-    /// The proxy uses this client certificate (PEM) for all clients.
+    /// Sets the client certificate that the proxy uses for all clients, PEM.
     pub fn client_certificate(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
         self.own = Some((certificate.into(), key.into()));
         self
     }
 
-    /// A control plane, with the credentials of its administrator: clients need no credentials.
+    /// A control plane, with the credentials of its administrator. So clients need no credentials.
     #[cfg(feature = "control-plane")]
     pub fn admin_of(plane: &crate::control_plane::ControlPlane) -> Self {
         use crate::control_plane::Credentials;
@@ -65,7 +65,7 @@ impl Upstream {
     }
 }
 
-/// A control plane to which the clients' bearer tokens are passed on.
+/// A control plane. The clients' bearer tokens are forwarded.
 #[cfg(feature = "control-plane")]
 impl From<&crate::control_plane::ControlPlane> for Upstream {
     fn from(plane: &crate::control_plane::ControlPlane) -> Self {
@@ -73,7 +73,7 @@ impl From<&crate::control_plane::ControlPlane> for Upstream {
     }
 }
 
-/// A simulated server to which the clients' bearer tokens are passed on.
+/// A simulated server. The clients' bearer tokens are forwarded.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -152,12 +152,12 @@ impl UpstreamClient {
             .authority(self.base.authority().map_or("", |authority| authority.as_str()))
             .path_and_query(format!("{prefix}{path}"))
             .build();
-        // Can't fail: both parts are valid.
+        // This can't fail, because both parts are valid.
         *request.uri_mut() = uri.unwrap_or_else(|_| self.base.clone());
         let headers = request.headers_mut();
         headers.remove(header::HOST);
         headers.remove(header::CONNECTION);
-        // Uncompressed bodies, because faults change them.
+        // Requests uncompressed bodies, because faults change bodies.
         headers.remove(header::ACCEPT_ENCODING);
         if self.own_credentials {
             headers.remove(header::AUTHORIZATION);

@@ -1,4 +1,4 @@
-//! The body of a running watch, line by line, so that faults reach it while it runs.
+//! The body of a running watch. It is processed line by line, so that a fault can start while the watch runs.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::{
     Fault,
-    body::{Body, BoxError, GARBAGE, edited, gone_event, is_named, pace, spoil},
+    body::{Body, BoxError, GARBAGE, edited, gone_event, is_named, make_undecodable, pace},
     request::RequestInfo,
     rules::{Active, RuleId, Rules},
 };
@@ -33,12 +33,12 @@ struct WatchBody {
     info: RequestInfo,
     rules: watch::Receiver<Rules>,
     hits: Arc<AtomicU64>,
-    /// The bytes after the last end of a line.
+    /// The beginning of a line whose end has not arrived yet.
     partial: BytesMut,
     ready: VecDeque<Bytes>,
     end: Option<End>,
-    /// The rules that hit a watch once and have done so.
-    struck: HashSet<RuleId>,
+    /// The rules that apply once to a watch, and have been applied to this one.
+    applied_once: HashSet<RuleId>,
 }
 
 pub(super) fn watched(
@@ -55,7 +55,7 @@ pub(super) fn watched(
         partial: BytesMut::new(),
         ready: VecDeque::new(),
         end: None,
-        struck: HashSet::new(),
+        applied_once: HashSet::new(),
     };
     let frames = stream::unfold(body, async |mut body| {
         let frame = body.next().await?;
@@ -93,10 +93,10 @@ impl WatchBody {
                 }
                 None => {}
             }
-            if self.strike(&rules) {
+            if self.apply_to_whole_watch(&rules) {
                 continue;
             }
-            let held = self
+            let is_stale = self
                 .fitting(&rules)
                 .any(|rule| *rule.fault() == Fault::StaleReads);
             tokio::select! {
@@ -105,10 +105,10 @@ impl WatchBody {
                         self.end = Some(End::Broken("the proxy has ended".into()));
                     }
                 }
-                frame = self.upstream.frame(), if !held => match frame {
+                frame = self.upstream.frame(), if !is_stale => match frame {
                     Some(Ok(frame)) => {
                         if let Ok(data) = frame.into_data() {
-                            self.take(&data);
+                            self.receive(&data);
                         }
                     }
                     Some(Err(error)) => self.end = Some(End::Broken(error.into())),
@@ -133,15 +133,16 @@ impl WatchBody {
         })
     }
 
-    /// Applies the first fault that hits a watch as a whole and has not hit this one. Returns whether there was one.
-    fn strike(&mut self, rules: &Rules) -> bool {
+    /// Applies the first fault that affects a watch as a whole and was not applied to this one yet. Returns whether
+    /// there was one.
+    fn apply_to_whole_watch(&mut self, rules: &Rules) -> bool {
         for rule in rules.iter().filter(|rule| rule.fits(&self.info)) {
             let fault = rule.fault();
-            let strikes = matches!(
+            let is_for_whole_watch = matches!(
                 fault,
                 Fault::GoneEvent | Fault::Truncated | Fault::CutOff | Fault::Garbage
             );
-            if !strikes || !self.struck.insert(rule.id) || !rule.count_match(&self.hits) {
+            if !is_for_whole_watch || !self.applied_once.insert(rule.id) || !rule.count_match(&self.hits) {
                 continue;
             }
             match fault {
@@ -161,18 +162,18 @@ impl WatchBody {
         false
     }
 
-    fn take(&mut self, data: &[u8]) {
+    fn receive(&mut self, data: &[u8]) {
         let mut from = self.partial.len();
         self.partial.extend_from_slice(data);
         let rules = self.rules.borrow().clone();
         while let Some(at) = self.partial[from..].iter().position(|byte| *byte == b'\n') {
             let line = self.partial.split_to(from + at + 1).freeze();
             from = 0;
-            self.line(&rules, line);
+            self.process_line(&rules, line);
         }
     }
 
-    fn line(&mut self, rules: &Rules, line: Bytes) {
+    fn process_line(&mut self, rules: &Rules, line: Bytes) {
         for rule in rules.iter().filter(|rule| rule.fits(&self.info)) {
             let (hits, id) = (&self.hits, rule.id);
             match rule.fault() {
@@ -181,17 +182,17 @@ impl WatchBody {
                 Fault::DuplicateEvents if is_event(&line) && rule.count_match(hits) => {
                     return self.ready.extend([line.clone(), line]);
                 }
-                Fault::Undecodable { name } if name.is_some() || !self.struck.contains(&id) => {
+                Fault::Undecodable { name } if name.is_some() || !self.applied_once.contains(&id) => {
                     let mut spoilt = false;
                     let line = edited(line.clone(), |event| {
                         spoilt = is_event_value(event)
                             && is_named(&event["object"], name.as_deref())
                             && rule.count_match(hits)
-                            && spoil(&mut event["object"]);
+                            && make_undecodable(&mut event["object"]);
                         spoilt
                     });
                     if spoilt {
-                        self.struck.insert(id);
+                        self.applied_once.insert(id);
                         self.ready.extend([line, Bytes::from_static(b"\n")]);
                         return;
                     }

@@ -10,8 +10,8 @@ use super::merge_strategy::{MergeStrategy, item_key};
 use super::object::metadata_mut;
 use super::schema::ListKind;
 
-/// Server-side apply: merges the configuration into the live object, removes the fields that its
-/// manager no longer names, and records the owners of fields.
+/// Server-side apply: merges the configuration into the live object, removes the fields that the configuration of its
+/// manager no longer contains, and records the owners of fields.
 pub fn apply(
     kind: &Kind,
     subresource: &str,
@@ -23,7 +23,8 @@ pub fn apply(
     restrict(kind, subresource, &mut config);
     let mut others = managed::entries(live);
     if others.is_empty() && live["metadata"]["uid"].is_string() {
-        // The object was made without `managedFields`. Its fields get the owner `before-first-apply`, as in Kubernetes.
+        // The object was created without `managedFields`. As in Kubernetes, `before-first-apply` becomes the owner of
+        // its fields.
         let fields = Fields::named(kind, live);
         others.push(Entry::new(kind, "Update", "before-first-apply", "", fields));
     }
@@ -92,7 +93,8 @@ fn conflict(conflicts: &[(String, String)]) -> SimError {
     SimError::new(409, "Conflict", format!("Apply failed with {what}")).with(json!({ "causes": causes }))
 }
 
-/// The conflicts with another manager about these fields: their messages and fields, those of a level before those below them.
+/// The conflicts with another manager about these fields, as messages and fields. A field comes before the fields
+/// below it.
 fn conflicts_with(entry: &Entry, common: BTreeSet<Path>) -> Vec<(String, String)> {
     let by = match entry.subresource.as_str() {
         "" => String::new(),
@@ -114,7 +116,7 @@ fn conflicts_with(entry: &Entry, common: BTreeSet<Path>) -> Vec<(String, String)
         .collect()
 }
 
-/// A part of a path as messages have it.
+/// A part of a path, as messages show it.
 fn shown(part: &str) -> String {
     match part.split_once(':') {
         Some(("f", field)) => format!(".{field}"),
@@ -129,8 +131,8 @@ fn shown(part: &str) -> String {
     }
 }
 
-/// Merges the configured value into the live one: maps by key, lists with named items by item.
-/// Replaces any other value.
+/// Merges the configured value into the live one: maps by key, lists with named items item by item. Any other value is
+/// replaced.
 fn merge(strategy: MergeStrategy<'_>, live: &Value, config: &Value) -> Value {
     match (live, config) {
         (Value::Object(old), Value::Object(new)) if !strategy.is_atomic_map() => {
@@ -150,8 +152,8 @@ fn merge(strategy: MergeStrategy<'_>, live: &Value, config: &Value) -> Value {
     }
 }
 
-/// The items of both lists in one order: items of the live list only keep their positions, and
-/// items of both are in the order of the configuration.
+/// Merges the items of both lists. Items that are only in the live list keep their positions. Items that are in both
+/// have the order of the configuration.
 fn merge_list(strategy: MergeStrategy<'_>, list: &ListKind, live: &[Value], config: &[Value]) -> Vec<Value> {
     let keys =
         |items: &[Value]| -> Vec<Option<String>> { items.iter().map(|item| item_key(list, item)).collect() };
@@ -184,13 +186,13 @@ fn merge_list(strategy: MergeStrategy<'_>, list: &ListKind, live: &[Value], conf
     merged
 }
 
-/// Removes the fields of the last apply that no manager owns now. A field is removed as a whole, with
-/// its fields without owner, once no field below it has an owner.
+/// Removes the fields of the last apply that no manager owns any more. When no field below a field has an owner, the
+/// field is removed as a whole, including fields without an owner.
 fn prune(strategy: MergeStrategy<'_>, value: &mut Value, path: &mut Path, last: &Fields, kept: &Fields) {
     match value {
         Value::Object(map) => map.retain(|name, value| {
             path.push(format!("f:{name}"));
-            // The name of the object is always applied.
+            // The name is always part of the configuration.
             let owned = kept.reaches(path) || *path == ["f:metadata"];
             let stays = if last.reaches(path) && owned {
                 prune(strategy.field(name), value, path, last, kept);
@@ -211,7 +213,7 @@ fn prune(strategy: MergeStrategy<'_>, value: &mut Value, path: &mut Path, last: 
                 };
                 path.push(key);
                 let applied = last.reaches(path);
-                // The owner of a field of an item does not own the item.
+                // Whoever owns a field of an item does not own the item itself.
                 let stays = !applied || kept.0.contains(path);
                 if applied && stays {
                     prune(strategy.item(), item, path, last, kept);

@@ -60,7 +60,7 @@ impl SimRule {
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If the text is not a role.
     pub fn of_role(role: &str) -> Result<Vec<Self>, String> {
         let role: Value = serde_saphyr::from_str(role).map_err(|error| error.to_string())?;
         let rules = role["rules"].as_array().ok_or("it has no rules")?;
@@ -88,14 +88,14 @@ impl SimRule {
         }
     }
 
-    /// Only in this namespace.
+    /// Limits the rule to this namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Only objects with these names.
+    /// Limits the rule to objects with these names.
     #[must_use]
     pub fn names<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names = strings(names);
@@ -139,7 +139,7 @@ pub struct SimUser {
 }
 
 impl SimUser {
-    /// A user without rules: it may only use discovery and reviews of itself.
+    /// A user without rules, who may only use discovery and reviews of itself.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -271,7 +271,7 @@ impl Attributes<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     pub tokens: HashMap<String, Arc<SimUser>>,
-    /// By the certificate, DER. Only certificates of `SimTls::client_certificate` are in it.
+    /// By the certificate, in DER. Contains only certificates of `SimTls::client_certificate`.
     pub certificates: HashMap<Vec<u8>, Arc<SimUser>>,
 }
 

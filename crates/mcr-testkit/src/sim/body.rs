@@ -7,7 +7,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::watch::Watch;
 
-/// The body of an answer: bytes, or a watch that goes on.
+/// The body of an answer: bytes, or a running watch.
 #[derive(Debug)]
 pub struct SimBody(Content);
 

@@ -52,8 +52,8 @@ impl Default for SimCluster {
 }
 
 impl SimCluster {
-    /// A cluster with all defaults: the four namespaces of a fresh Kubernetes, the built-in kinds,
-    /// one user who may do everything.
+    /// A cluster with all defaults: the four namespaces of a new Kubernetes cluster, the built-in kinds, and one user
+    /// who may do everything.
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -77,9 +77,9 @@ impl SimBuilder {
         self
     }
 
-    /// Starts with the objects, CRDs and versions of another cluster. Memory is shared until an object
-    /// is written to: a thousand copies cost little more than one. The namespaces of every cluster are
-    /// made anew, so that each has its own identity; history, users and audit log start empty.
+    /// Starts with the objects, CRDs and versions of another cluster. An object's memory is shared until the object is
+    /// written: a thousand copies cost little more than one. The four initial namespaces are created again, so that
+    /// each cluster has its own identity. History, users and audit log start empty.
     pub fn template(mut self, cluster: &SimCluster) -> Self {
         self.template = Some(cluster.clone());
         self
@@ -97,14 +97,14 @@ impl SimBuilder {
         self
     }
 
-    /// Sets how many writes of each resource are kept in the history, which watches, pages and
-    /// lists of old versions read. Default: 1000. Requests for older versions get 410.
+    /// Sets how many writes of each resource are kept in the history. Watches, pages and lists of old versions read
+    /// the history. Default: 1000. Requests for older versions get 410.
     pub fn history(mut self, writes: usize) -> Self {
         self.settings.window = writes;
         self
     }
 
-    /// Sets how often a watch that wants bookmarks gets one. Default: each minute.
+    /// Sets how often a watch with bookmarks gets one. Default: each minute.
     pub fn bookmark_interval(mut self, interval: Duration) -> Self {
         self.settings.bookmark_interval = interval;
         self
@@ -116,16 +116,16 @@ impl SimBuilder {
         self
     }
 
-    /// Sets whether writes are tracked in `managedFields`, as in Kubernetes. Default: yes. Without it
-    /// objects take less memory. Applied objects have `managedFields` in any case.
+    /// Sets whether writes are tracked in `managedFields`, as in Kubernetes. Default: yes. Without tracking, objects
+    /// take less memory. Objects that were applied always have `managedFields`.
     pub fn managed_fields(mut self, on: bool) -> Self {
         self.settings.managed_fields = on;
         self
     }
 
-    /// Sets whether a deleted namespace is emptied and removed at once, as if a controller did it.
-    /// Default: no. It then stays `Terminating` until its `finalize` subresource is written, as in
-    /// an API server without controllers.
+    /// Sets whether a deleted namespace is emptied and removed at once, as if a controller did it. Default: no. Then a
+    /// deleted namespace stays `Terminating` until its `finalize` subresource is written, as in an API server without
+    /// controllers.
     pub fn finish_namespaces(mut self, on: bool) -> Self {
         self.settings.finish_namespaces = on;
         self
@@ -157,8 +157,8 @@ impl SimBuilder {
     }
 }
 
-/// Makes the four namespaces of every cluster, without history. A copy of another cluster gets them
-/// with new UIDs, because the UID of kube-system is the identity of a cluster.
+/// Creates the four namespaces of every cluster, without history. A copy of another cluster gets them with new UIDs,
+/// because the UID of kube-system is the identity of a cluster.
 fn make_namespaces(state: &ClusterState) {
     let resource: Arc<str> = NAMESPACES.into();
     let now = clock::now();

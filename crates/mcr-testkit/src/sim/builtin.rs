@@ -1,10 +1,9 @@
 //! The built-in resources, as the discovery of Kubernetes 1.36 lists them.
 
-/// A built-in resource: its group, version, names in plural and singular, kind, short name and category. The letters at the end
-/// are how it is stored and written:
-/// `N` namespaced, `S` has a status, `G` counts generations, `U` an update may create it, `V` an update
-/// must name a version, `R` a deletion answers with the object, `-` create only,
-/// `X` cannot be deleted as a collection.
+/// A built-in resource: its group, version, names in plural and singular, kind, short name and category. The letters
+/// at the end describe how the resource behaves: `N` namespaced, `S` has a status, `G` counts generations, `U` an
+/// update may create an object, `V` an update must name a version, `R` a deletion answers with the object, `-` create
+/// only, `X` cannot be deleted as a collection.
 pub(crate) type Row = (
     &'static str,
     &'static str,

@@ -22,7 +22,7 @@ impl Cause {
         Self::of(field, "FieldValueRequired", message)
     }
 
-    /// `shown` is the value as the message shows it: text in quotes.
+    /// `shown` is the value as the message shows it. Text is in quotes.
     pub fn invalid(field: &str, shown: impl fmt::Display, why: impl fmt::Display) -> Self {
         Self::of(
             field,

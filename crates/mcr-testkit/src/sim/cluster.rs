@@ -12,9 +12,9 @@ use super::write::{Verb, Write};
 use super::{list, object};
 use crate::audit::AuditLog;
 
-/// One simulated cluster: an API server over memory.
+/// One simulated cluster: an API server that stores its data in memory.
 ///
-/// Cheap to clone; clones are the same cluster. It has no task and no socket of its own.
+/// Cheap to clone. Clones are the same cluster. It has no tasks and no sockets of its own.
 #[derive(Clone)]
 pub struct SimCluster {
     #[doc(hidden)]
@@ -27,13 +27,12 @@ impl SimCluster {
         &self.inner.name
     }
 
-    /// A client of the user who may do everything, without sockets. It must be made within a Tokio
-    /// runtime.
+    /// A client of the user who may do everything, without sockets. Must be called within a Tokio runtime.
     pub fn client(&self) -> kube::Client {
         self.client_with_token(&self.admin_token())
     }
 
-    /// A client of the user of a token; see [`set_user`](Self::set_user). An unknown token gets 401.
+    /// A client of the user with this token; see [`set_user`](Self::set_user). Requests with an unknown token get 401.
     pub fn client_with_token(&self, token: &str) -> kube::Client {
         kube::Client::new(self.service().with_token(token), "default")
     }
@@ -61,12 +60,12 @@ impl SimCluster {
         users.certificates.insert(certificate.der.clone(), Arc::new(user));
     }
 
-    /// Makes a token unknown: requests get 401 from now on. Open watches go on, as in Kubernetes.
+    /// Removes the user of a token: new requests get 401. Open watches continue, as in Kubernetes.
     pub fn remove_user(&self, token: &str) -> bool {
         self.inner.users().tokens.remove(token).is_some()
     }
 
-    /// The UID of the kube-system namespace, which stands for the identity of the cluster.
+    /// The UID of the kube-system namespace, which is the identity of the cluster.
     pub fn uid(&self) -> String {
         let store = self.inner.store();
         let object = store.get(NAMESPACES, "kube-system");
@@ -75,13 +74,13 @@ impl SimCluster {
         })
     }
 
-    /// The version of the last write.
+    /// The resource version of the last write.
     pub fn resource_version(&self) -> u64 {
         self.inner.store().version
     }
 
-    /// Drops the history up to a version, as etcd's compaction does. Watches, pages and lists from an
-    /// older version get 410.
+    /// Drops the history up to a version, like a compaction of etcd. Watches, pages and lists from an older version
+    /// get 410.
     pub fn compact(&self, version: u64) {
         self.inner.store().compact(version);
     }
@@ -101,7 +100,7 @@ impl SimCluster {
         self.inner.end_watches();
     }
 
-    /// Creates an object without a request: not authorised, not in the audit log.
+    /// Creates an object without a request: without authorisation, and without an entry in the audit log.
     ///
     /// # Errors
     ///
@@ -112,8 +111,8 @@ impl SimCluster {
         self.write(&kind, &namespace, "", Verb::Create(object))
     }
 
-    /// Puts an object into the store as it is, as a restored backup of etcd has it: with its UID, times, status and
-    /// `managedFields`, and without any check. It must have them all. It gets a new version.
+    /// Puts an object into the store without any check, as from a restored backup of etcd. The object must have its
+    /// UID, times, status and `managedFields`. It gets a new version.
     ///
     /// ```
     /// # use mcr_testkit::sim::SimCluster;
@@ -158,7 +157,8 @@ impl SimCluster {
         self.write(&kind, &namespace, &name, Verb::Update(object))
     }
 
-    /// Applies an object by force, as the field manager `sim`: creates it, or changes what it names.
+    /// Applies an object by force, as the field manager `sim`. Creates the object, or changes the fields that are in
+    /// `object`.
     ///
     /// # Errors
     ///
@@ -170,8 +170,8 @@ impl SimCluster {
         self.write(&kind, &namespace, &name, Verb::Apply { object, force: true })
     }
 
-    /// Deletes an object by resource (`configmaps`, `widgets.example.com`) and key
-    /// (`namespace/name` or `name`). One with finalizers is only marked.
+    /// Deletes an object by resource (`configmaps`, `widgets.example.com`) and key (`namespace/name` or `name`). An
+    /// object with finalizers is only marked as deleted.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl SimCluster {
             .map(|object| object.value_as(&kind))
     }
 
-    /// All objects of a resource in a namespace, or everywhere for `""`, in the order of a list.
+    /// All objects of a resource in a namespace, or in all namespaces for `""`, in the order of a list.
     pub fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         let Ok(kind) = self.kind_named(resource) else {
             return Vec::new();

@@ -8,8 +8,8 @@ use super::kinds::{Custom, Kind, resource_id};
 use super::object::text;
 use super::schema::Schema;
 
-/// Fills in what an API server and its controllers add to a CRD: it is established at once, where a
-/// real one takes some writes and up to a second.
+/// Adds what an API server and its controllers add to a CRD. The CRD is established at once, where a real server needs
+/// several writes and up to a second.
 pub fn complete(crd: &mut Value, now: &str) {
     let name = crd["spec"]["names"]["kind"]
         .as_str()
@@ -55,7 +55,7 @@ fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
     crd["spec"]["versions"].as_array().into_iter().flatten()
 }
 
-/// The kinds a CRD brings.
+/// The kinds that a CRD defines.
 pub fn kinds(crd: &Value) -> Result<Vec<Arc<Kind>>, SimError> {
     let spec = &crd["spec"];
     let names = &spec["names"];

@@ -6,8 +6,8 @@ use super::cause::Cause;
 use super::kinds::Kind;
 use super::object::{metadata_mut, text};
 
-/// Fills in the defaults of the few kinds that have them here. Objects of other kinds, such as pods
-/// and deployments, are kept as they were sent.
+/// Sets the defaults of the few kinds that have defaults in the simulator. Objects of other kinds, such as pods and
+/// deployments, are stored as they were sent.
 pub(super) fn on_create(kind: &Kind, object: &mut Value) {
     match &*kind.resource {
         "namespaces" => {
@@ -20,7 +20,7 @@ pub(super) fn on_create(kind: &Kind, object: &mut Value) {
     on_update(kind, object);
 }
 
-/// The fields of a new object that the server sets, and no manager owns.
+/// The fields of a new object that the server sets, so that no manager owns them.
 pub(super) fn untracked(kind: &Kind, object: &Value) -> Value {
     match &*kind.resource {
         "namespaces" | "pods" => {

@@ -9,7 +9,7 @@ use super::object::{Object, has_finalizers, metadata_mut, text};
 use super::store::Store;
 use super::write::{Done, Write};
 
-/// Deletions. An object with finalizers is only marked at first.
+/// Deletions. An object with finalizers is only marked as deleted.
 impl Write<'_> {
     pub(super) fn delete(&self, store: &mut Store, options: &Value) -> Result<Done, SimError> {
         let live = self.live(store)?;
@@ -25,7 +25,7 @@ impl Write<'_> {
         if !text(&object, "deletionTimestamp").is_empty() {
             return Ok(Done::with(live));
         }
-        if may_go(self.kind, &object) {
+        if can_be_removed(self.kind, &object) {
             if !self.dry_run {
                 self.remove(store, &live);
             }
@@ -83,7 +83,7 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Deletes all in a namespace, then the namespace.
+    /// Deletes all objects in a namespace, then the namespace.
     fn finish_namespace(&self, store: &mut Store, namespace: &Object) {
         let within = self.cluster.prefix(self.name);
         let kinds = store.kinds(&self.cluster.part).clone();
@@ -96,7 +96,7 @@ impl Write<'_> {
                 .map(|object| object.name().to_owned());
             for name in names.collect::<Vec<_>>() {
                 let write = Write::new(self.cluster, kind, self.name, &name, "");
-                // Can't fail: the object was found under the same lock.
+                // This can't fail, because the object was found under the same lock.
                 let _ = write.delete(store, &json!({}));
             }
         }
@@ -107,8 +107,8 @@ impl Write<'_> {
     }
 }
 
-/// Whether a deleted object can be removed: no finalizer is left.
-pub(super) fn may_go(kind: &Kind, object: &Value) -> bool {
+/// Whether a deleted object can be removed, because it has no finalizers left.
+pub(super) fn can_be_removed(kind: &Kind, object: &Value) -> bool {
     let held = kind.is_namespaces()
         && object["spec"]["finalizers"]
             .as_array()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::cause::Cause;
 use super::kinds::Kind;
 
-/// A refusal, as an API server would answer it: the content of a `Status`.
+/// A refusal as from an API server: the content of a `Status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimError {
     code: u16,
@@ -21,7 +21,7 @@ impl SimError {
         self.code
     }
 
-    /// The machine-readable reason, such as `NotFound`; empty where an API server gives none.
+    /// The machine-readable reason, such as `NotFound`. Empty if a real API server gives none.
     pub fn reason(&self) -> &str {
         self.reason
     }
@@ -50,7 +50,7 @@ impl SimError {
     }
 }
 
-/// What the parts of a server answer.
+/// Constructors for the other modules.
 #[doc(hidden)]
 impl SimError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
@@ -76,7 +76,7 @@ impl SimError {
         Self::bad_request("the body of the request ended early")
     }
 
-    /// The answer of a Go server to an error without a Status.
+    /// The answer of a Go server to an error that is not a Status.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
@@ -95,7 +95,7 @@ impl SimError {
         Self::new(405, "MethodNotAllowed", message).with(json!({}))
     }
 
-    /// The verb is not one of a custom resource.
+    /// Custom resources do not support the verb.
     pub fn not_supported(kind: &Kind, verb: &str) -> Self {
         let resource = &kind.resource;
         let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
@@ -131,7 +131,8 @@ impl SimError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// A real API server reads protobuf of all built-in kinds. This one explains how kubectl sends something else.
+    /// A real API server reads protobuf of all built-in kinds. This error explains how to make kubectl send another
+    /// format.
     pub(crate) fn no_protobuf(kind: &Kind) -> Self {
         let instead = if kind.create_only {
             "`kubectl create -f FILE -o yaml`"
@@ -143,7 +144,7 @@ impl SimError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// A token without rights would be of no use, and RBAC is not evaluated.
+    /// A token without rights would be useless, because the simulator does not evaluate RBAC.
     pub(crate) fn no_tokens() -> Self {
         let message = "this simulated API server issues no tokens for service accounts: \
                        use a real one (`cargo xtask clusters N --backend real` starts some)";
@@ -167,7 +168,7 @@ impl SimError {
         }))
     }
 
-    /// 422 about an object. The resource's kind is written as API servers do: `Widget.example.com "w"`.
+    /// 422 about an object. The message names the kind as API servers do: `Widget.example.com "w"`.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let qualified = match group {
             "" => kind.to_owned(),
@@ -213,7 +214,7 @@ impl fmt::Display for SimError {
 impl std::error::Error for SimError {}
 
 impl SimError {
-    /// Sets the continue token for the next attempt, as in the 410 of a page.
+    /// Sets the continue token with which the client can go on, as in the 410 for a page.
     pub(crate) fn set_continue(&mut self, token: String) {
         self.token = Some(token);
     }

@@ -7,21 +7,23 @@ use super::kinds::Kind;
 use super::merge_strategy::{MergeStrategy, item_key};
 use super::schema::ListKind;
 
-/// The place of a field, in the words of `fieldsV1`: `f:` for a field, `k:` for an item by its keys, `v:` for one by its value.
+/// The path of a field, in the notation of `fieldsV1`: `f:` for a field, `k:` for an item by its keys, `v:` for an
+/// item by its value.
 pub(super) type Path = Vec<String>;
 
-/// A set of fields, in JSON as `fieldsV1`. A map or list is in it apart from what is below it.
+/// A set of fields, as JSON in the form of `fieldsV1`. A map or list is a member of its own, apart from the fields
+/// below it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Value", into = "Value")]
 pub(super) struct Fields(pub(super) BTreeSet<Path>);
 
 impl Fields {
-    /// The fields that an applied configuration names: its leaves, and the items of its lists.
+    /// The fields that an applied configuration contains: its leaves, and the items of its lists.
     pub(super) fn named(kind: &Kind, config: &Value) -> Self {
         Self(owned(kind, config, true).into_keys().collect())
     }
 
-    /// Whether the set has this field, or one below it.
+    /// Whether the set contains this field or a field below it.
     pub(super) fn reaches(&self, path: &Path) -> bool {
         let next = self.0.range(path.clone()..).next();
         next.is_some_and(|next| next.starts_with(path))
@@ -58,7 +60,7 @@ impl From<Fields> for Value {
         let mut paths = fields.0.iter().peekable();
         while let Some(path) = paths.next() {
             let at = path.iter().fold(&mut root, |at, part| &mut at[part]);
-            // What is below comes next.
+            // The fields below this one follow it directly.
             if paths.peek().is_some_and(|next| next.starts_with(path)) {
                 at["."] = json!({});
             } else {
@@ -80,7 +82,8 @@ pub(super) fn compare(kind: &Kind, before: &Value, after: &Value) -> (Fields, Fi
     )
 }
 
-/// The fields of an object that can have an owner, with their values; null stands for what is merged field by field.
+/// The fields of an object that can have an owner, with their values. A value that is merged field by field is null
+/// here.
 fn owned<'a>(kind: &'a Kind, object: &'a Value, applied: bool) -> BTreeMap<Path, &'a Value> {
     let mut walk = Walk {
         applied,
@@ -94,7 +97,8 @@ fn owned<'a>(kind: &'a Kind, object: &'a Value, applied: bool) -> BTreeMap<Path,
 }
 
 struct Walk<'a> {
-    /// Whether the object is an applied configuration, which owns no maps and lists, but items of lists.
+    /// Whether the object is an applied configuration. Such a configuration owns items of lists, but neither maps nor
+    /// lists.
     applied: bool,
     custom: bool,
     names: Vec<&'a str>,
@@ -107,7 +111,7 @@ impl<'a> Walk<'a> {
         match value {
             Value::Null if !self.applied => {}
             Value::Object(map) if !strategy.is_atomic_map() => {
-                // Structs that Go always encodes have no owner.
+                // Go always encodes these structs, so they have no owner.
                 let always = match self.names.as_slice() {
                     [] | ["metadata"] => true,
                     ["spec" | "status"] => !self.applied && !self.custom,
@@ -147,7 +151,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Fields no manager owns.
+/// Whether this is a field that no manager owns.
 fn is_system(names: &[&str], name: &str) -> bool {
     match names {
         [] => matches!(name, "apiVersion" | "kind"),

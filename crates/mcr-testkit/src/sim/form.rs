@@ -8,7 +8,7 @@ use super::list::Page;
 use super::object::Object;
 use super::table::{self, Include};
 
-/// The form of an answer.
+/// The form of objects in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Full,
@@ -68,7 +68,7 @@ fn include_of(text: &str) -> Result<Include, SimError> {
     }
 }
 
-/// One object, as an answer or in a watch event.
+/// Writes one object, for an answer or a watch event.
 pub fn write_object(
     kind: &Kind,
     object: &Object,
@@ -126,7 +126,7 @@ pub(crate) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>)
         }
     };
     if page.objects.is_empty() && form != Form::Full {
-        // `null`, because real servers encode Go's nil here.
+        // Real servers encode a nil slice of Go here, which becomes `null`.
         let list =
             json!({ "kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": null });
         to.extend_from_slice(list.to_string().as_bytes());
@@ -151,13 +151,13 @@ pub(crate) fn write_page(kind: &Kind, page: &Page, form: Form, to: &mut Vec<u8>)
 fn write_item(kind: &Kind, object: &Arc<Object>, form: Form, to: &mut Vec<u8>) {
     match form {
         Form::Metadata { .. } => object.write_metadata(to),
-        // Items of built-in kinds have no header, those of custom ones do.
+        // In a list, items of custom kinds have `apiVersion` and `kind`. Items of built-in kinds don't.
         _ if kind.custom.is_none() => to.extend_from_slice(object.body()),
         _ => object.write_as(kind, to),
     }
 }
 
-/// A bookmark has no data except a version.
+/// The object of a bookmark, which has only a version.
 pub fn bookmark(kind: &Kind, form: Form, version: u64, initial_end: bool) -> Value {
     let mut metadata = json!({ "resourceVersion": version.to_string() });
     if initial_end {

@@ -23,7 +23,7 @@ use super::write::{Verb, Write};
 use super::{clock, discovery, openapi, read, review};
 use crate::audit::{AuditEvent, COMPLETE, STARTED};
 
-/// Answers a request. Nothing here waits.
+/// Answers a request, without waiting.
 pub fn handle(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
@@ -42,21 +42,22 @@ pub fn handle(
     handle_for(cluster, parts, body, caller, uri.map_or("", |uri| uri.as_str()))
 }
 
-/// The answer to a request that is no request of a cluster.
+/// The answer to a request that does not reach any cluster.
 pub fn refusal(error: &SimError) -> Response<SimBody> {
     let mut response = Response::new(SimBody::full(error.to_status().to_string()));
     *response.status_mut() = http::StatusCode::from_u16(error.code()).unwrap_or_default();
     response
 }
 
-/// The user of a request, or the answer that it has before it is read.
+/// The user of a request, or an answer that does not depend on the content of the request.
 pub enum Caller {
     User(Arc<SimUser>),
-    /// With the name of the user for the audit log.
+    /// The name of the user, for the audit log, and the answer.
     Answered(String, Result<Answer, SimError>),
 }
 
-/// Answers a request of an authenticated user. The audit log gets `uri`, of which the path of `parts` may be a part.
+/// Answers a request of an authenticated user. The audit log records `uri`. The path of `parts` may be only a part of
+/// its path.
 pub fn handle_for(
     cluster: &Arc<ClusterState>,
     parts: &Parts,
@@ -112,7 +113,7 @@ impl Request<'_> {
         if !user.may(&wanted) {
             return Err(wanted.forbidden(user));
         }
-        // The kind is looked up first: a 404 comes before a 406.
+        // The kind is looked up first, so that an unknown kind answers 404, not 406.
         let kind = target.kind(&self.cluster.kinds(&self.cluster.store()))?;
         let Some(kind) = kind else {
             return Ok(Answer::Text(404, "404 page not found\n".into()));
@@ -161,7 +162,7 @@ impl Request<'_> {
         } else {
             !target.namespace.is_empty()
         };
-        // Custom resources are served elsewhere, and that server passes on what it does not serve.
+        // A real server has a separate server for custom resources, which forwards what it does not serve itself.
         if misplaced && custom && (!kind.namespaced || !is_all) {
             return Ok(Answer::Text(404, "404 page not found\n".into()));
         }

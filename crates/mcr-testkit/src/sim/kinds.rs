@@ -9,8 +9,8 @@ use super::schema::Schema;
 
 type Text = Cow<'static, str>;
 
-/// One version of a resource. All clusters of the process share the built-in kinds. A cluster and
-/// its copies share the kinds of a CRD that was there at the time of the copy.
+/// One version of a resource. All clusters of the process share the built-in kinds. A copy of a cluster shares the
+/// kinds of the CRDs that existed when it was made.
 #[derive(Debug)]
 pub struct Kind {
     pub group: Text,
@@ -29,9 +29,9 @@ pub struct Kind {
     pub delete_answers_object: bool,
     pub create_only: bool,
     pub has_collection_delete: bool,
-    /// As messages name it, `widgets.example.com`.
+    /// The name in messages: `widgets.example.com`.
     pub resource: Arc<str>,
-    /// The name of the table of its objects, which all versions of the resource share. It is the resource's name,
+    /// The name of the table with the objects. All versions of the resource share it. It is the name of the resource,
     /// unless one server has different resources of the same name.
     pub table: Arc<str>,
     pub custom: Option<Custom>,
@@ -41,7 +41,7 @@ pub struct Kind {
 #[derive(Debug)]
 pub struct Custom {
     pub schema: Option<Schema>,
-    /// Name, type and JSON path of the columns of its table form.
+    /// The columns of the table form: name, type, JSON path and priority.
     pub columns: Vec<(String, String, String, i64)>,
     pub selectable: Vec<String>,
     pub storage: bool,
@@ -61,7 +61,7 @@ impl Kind {
         self.custom.as_ref()?.schema.as_ref()
     }
 
-    /// `widgets.example.com "w"`, as messages name it.
+    /// The name of an object in messages: `widgets.example.com "w"`.
     pub fn quoted(&self, name: &str) -> String {
         format!("{} \"{name}\"", self.resource)
     }
@@ -86,7 +86,7 @@ impl Kind {
         verbs
     }
 
-    /// As the conflicts of deletions name it.
+    /// The name of the kind in messages about conflicts of deletions.
     pub fn kind_in_conflicts(&self) -> String {
         if self.group.is_empty() {
             self.kind.to_string()
@@ -158,11 +158,11 @@ pub fn resource_id(group: &str, plural: &str) -> Arc<str> {
 /// The kinds of one cluster: the built-in ones and those of its CRDs.
 #[derive(Clone, Debug)]
 pub struct Kinds {
-    /// The kinds that are always there.
+    /// The kinds that do not come from CRDs.
     base: &'static Versions,
-    /// By group and version; a group's versions in the order of its CRD.
+    /// By group and version. The versions of a group are in the order of its CRD.
     custom: Arc<Versions>,
-    /// Which CRD brought which kinds.
+    /// The kinds of each CRD.
     crds: Arc<HashMap<String, Vec<Arc<Kind>>>>,
 }
 
@@ -173,7 +173,7 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// These kinds, and no CRDs yet.
+    /// These built-in kinds, without CRDs.
     pub fn over(base: &'static Versions) -> Self {
         Self {
             base,
@@ -195,7 +195,7 @@ impl Kinds {
             .cloned()
     }
 
-    /// The storage version of a resource, by `configmaps` or `widgets.example.com`.
+    /// The storage version of a resource, by a name such as `configmaps` or `widgets.example.com`.
     pub fn of_resource(&self, resource: &str) -> Option<Arc<Kind>> {
         let all = self.base.values().chain(self.custom.values()).flatten();
         let mut found = all.filter(|kind| &*kind.resource == resource);
@@ -213,13 +213,13 @@ impl Kinds {
     }
 
     pub fn in_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
-        // The key's strings need not be static to be looked up, but its type requires it.
+        // The lookup does not need static strings, but the type of the key requires them.
         let at = (Cow::Owned(group.to_owned()), Cow::Owned(version.to_owned()));
         let built_in = self.base.get(&at).into_iter().flatten();
         built_in.chain(self.custom.get(&at).into_iter().flatten())
     }
 
-    /// Groups other than the core group, with their versions, the preferred one first.
+    /// All groups except the core group, with their versions. The preferred version is first.
     pub fn groups(&self) -> Vec<(String, Vec<String>)> {
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (group, version) in self.base.keys().chain(self.custom.keys()) {
@@ -260,7 +260,7 @@ impl Kinds {
     }
 }
 
-/// Kubernetes' order of versions: v2 before v1 before v1beta1 before v1alpha1.
+/// Sorts versions as Kubernetes does: v2 before v1 before v1beta1 before v1alpha1.
 fn stability(version: &str) -> (u8, u32, u32) {
     let rest = version.strip_prefix('v').unwrap_or(version);
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -24,6 +24,6 @@ fn write(name: &str, url: &str, ca: &str, user: &Value) -> String {
         "users": [{ "name": name, "user": user }],
         "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
     });
-    // JSON is YAML too, so there is an answer even if the writer had none.
+    // JSON is valid YAML, so there is a result even if the YAML writer fails.
     serde_saphyr::to_string(&config).unwrap_or_else(|_| config.to_string())
 }

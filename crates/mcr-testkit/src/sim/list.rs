@@ -19,9 +19,8 @@ pub(crate) struct Page {
     pub(crate) remaining: Option<u64>,
 }
 
-/// Lists as Kubernetes 1.31 and later do, from an up-to-date cache.
-///
-/// Of the objects whose keys have this prefix; see [`prefix`](super::object::prefix).
+/// Lists as Kubernetes 1.31 and later do, from an up-to-date cache. Returns the objects whose keys begin with
+/// `prefix`; see [`prefix`](super::object::prefix).
 pub(crate) fn list(
     store: &Store,
     kind: &Kind,
@@ -37,11 +36,11 @@ pub(crate) fn list(
         From::Version(version)
             if options.exact || (options.limit.is_some() && !options.matching && version < current) =>
         {
-            // A page of a version without a match is of exactly that version, as in etcd.
+            // A page of a version without `resourceVersionMatch` has exactly that version, as in etcd.
             let objects = store.at(&kind.table, prefix, "", version)?;
             Ok(page(objects.iter(), options, version, prefix))
         }
-        // The cache answers these requests without pages, and ignores the limit.
+        // The cache answers these requests without pages. It ignores the limit.
         From::Any => {
             let whole = ListOptions {
                 limit: None,
@@ -69,7 +68,7 @@ fn next_page(
         let message = "specifying resource version is not allowed when using continue";
         return Err(SimError::bad_request(message));
     }
-    // A token without a version: it continues at the newest state, after a 410 for the old version.
+    // The token has no version, because the client got a 410 for the old version. It continues at the newest state.
     if version == 0 {
         let objects = store.current(&kind.table, prefix, &after);
         return Ok(page(objects, options, store.version, prefix));
@@ -105,13 +104,13 @@ fn page<'a>(
             chosen.push(object.clone());
         }
     }
-    // The remaining objects may not match. A server finds that out only with the next page.
+    // Some of the remaining objects may not match. A real server notices that only with the next page.
     let rest = if limit.is_some() { objects.count() } else { 0 };
     let token = chosen
         .last()
         .filter(|_| rest > 0)
         .map(|last| write_token(version, &last.key, prefix));
-    // With a selector a server does not know how many of the remaining objects match.
+    // With a selector, a real server does not know how many of the remaining objects match.
     let remaining = (rest > 0 && options.selector.is_empty()).then(|| u64::try_from(rest).unwrap_or(0));
     Page {
         version,
@@ -121,7 +120,8 @@ fn page<'a>(
     }
 }
 
-/// The format of a real one: the key is relative to what is listed, and ends before the next.
+/// Writes a token in the format of a real server. The key in it is relative to the listed prefix, and is the end of
+/// the page.
 fn write_token(version: u64, last: &str, prefix: &str) -> String {
     let relative = format!("/{}", last.strip_prefix(prefix).unwrap_or(last));
     let version: Value = if version == 0 { json!(-1) } else { json!(version) };

@@ -47,7 +47,7 @@ pub(super) fn entries(object: &Value) -> Vec<Entry> {
 
 pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.0.is_empty());
-    // As real servers order them.
+    // The order in which real servers sort them.
     entries.sort_by_key(|entry| (entry.operation.clone(), entry.time.clone(), entry.manager.clone()));
     let metadata = metadata_mut(object);
     if entries.is_empty() {
@@ -83,7 +83,7 @@ pub(super) fn track(kind: &Kind, subresource: &str, manager: &str, before: &Valu
     set_entries(after, all);
 }
 
-/// Whether a write changes nothing but times of `managedFields`.
+/// Whether a write changes nothing but times in `managedFields`.
 pub(super) fn same(before: &Value, after: &Value) -> bool {
     let bare = |value: &Value| {
         let mut value = value.clone();

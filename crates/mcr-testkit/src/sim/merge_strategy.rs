@@ -3,14 +3,14 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::schema::ListKind;
 
-/// The merge strategy of a field: how lists and maps there are merged. Custom resources declare it in their
-/// schema. For built-in kinds the usual lists are known by name.
+/// The merge strategy of a field: how lists and maps in it are merged. Custom resources declare the strategy in their
+/// schema. For built-in kinds, common lists are recognised by name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MergeStrategy<'a> {
     kind: &'a Kind,
     /// The schema of this value; null if there is none.
     schema: &'a Value,
-    /// The name of the field with this value.
+    /// The name of the field that contains this value.
     field: &'a str,
     /// The name of the parent field.
     parent: &'a str,
@@ -114,7 +114,7 @@ impl<'a> MergeStrategy<'a> {
     }
 }
 
-/// The name of an item in a set of fields, if the list is not replaced as a whole.
+/// The key of an item in a set of fields. `None` if the list is replaced as a whole.
 pub(super) fn item_key(list: &ListKind, item: &Value) -> Option<String> {
     match list {
         ListKind::Atomic => None,
@@ -124,7 +124,7 @@ pub(super) fn item_key(list: &ListKind, item: &Value) -> Option<String> {
             for key in keys {
                 match item.get(key) {
                     Some(value) => named[key] = value.clone(),
-                    // The one key with a default in built-in kinds.
+                    // The only key that has a default in built-in kinds.
                     None if key == "protocol" => named[key] = "TCP".into(),
                     None => {}
                 }

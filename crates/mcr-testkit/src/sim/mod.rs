@@ -1,9 +1,8 @@
 //! Simulated Kubernetes API servers, in memory.
 //!
-//! A [`SimCluster`] answers as a kube-apiserver would, without processes, sockets or tasks: its
-//! [`client`](SimCluster::client) calls it as a tower service. [`serve`](SimCluster::serve) puts it behind
-//! TLS on a port of its own, [`SimFleet::serve`] puts thousands behind one port. An empty cluster costs
-//! a few kilobytes.
+//! A [`SimCluster`] answers like a kube-apiserver, but without processes, sockets or tasks: its
+//! [`client`](SimCluster::client) calls it as a tower service. [`serve`](SimCluster::serve) opens a port with TLS for
+//! it. [`SimFleet::serve`] serves thousands of clusters behind one port. An empty cluster costs a few kilobytes.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -24,36 +23,36 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! # What it does as the real one
+//! # What is the same as in a real server
 //!
-//! Lists with pages, selectors and every form of `resourceVersion`; watches with history, bookmarks,
-//! `timeoutSeconds`, streaming lists and 410; create, update, JSON, merge, strategic and apply patches,
-//! deletion with finalizers and preconditions, deletion of collections; optimistic
-//! concurrency; the status and finalize subresources; custom resources with their versions, schema,
-//! defaults and columns; metadata-only and table forms; discovery; reviews of
-//! oneself; users by token or certificate, 401 and 403; an audit log; dry runs;
-//! `managedFields`. A suite of scripts, written ones and random ones, is run against it and a real
-//! kube-apiserver 1.36, and the answers must be the same. Of requests that are malformed or invalid, code and reason are.
+//! Lists with pages, selectors and every form of `resourceVersion`; watches with history, bookmarks, `timeoutSeconds`,
+//! streaming lists and 410; create, update, JSON, merge, strategic and apply patches, deletion with finalizers and
+//! preconditions, deletion of collections; optimistic concurrency; the status and finalize subresources; custom
+//! resources with their versions, schema, defaults and columns; metadata-only and table forms; discovery; reviews of
+//! the user itself; users by token or certificate, 401 and 403; an audit log; dry runs; `managedFields`. A test suite
+//! runs scripts, handwritten and random, against the simulator and a real kube-apiserver 1.36. Their answers must be
+//! the same. For malformed or invalid requests, only code and reason must be the same.
 //!
-//! # What it does not
+//! # What differs from a real server
 //!
 //! - Built-in objects are stored as they are sent: no defaults and no validation beyond their metadata,
 //!   except for namespaces and secrets. Fields that do not exist are kept. Their tables have name and age only.
 //! - Schemas of CRDs: no `pattern`, `format`, `oneOf`, `anyOf`, `allOf` or `not`, no CEL rules, no conversion
-//!   webhooks (all versions have the same fields); a CRD is served the moment it is created, and its objects go
-//!   with it at once.
-//! - Lists of built-in objects that are merged by key are known by the names of the usual ones; a
-//!   list that is not known is replaced as a whole by apply and strategic patches. `$setElementOrder` and
+//!   webhooks (all versions have the same fields); a CRD is served the moment it is created, and its objects are
+//!   deleted with it at once.
+//! - The name of a list in a built-in object decides whether the list is merged by key. Only the usual names are
+//!   known. Apply and strategic patches replace any other list as a whole. `$setElementOrder` and
 //!   `$retainKeys` are ignored.
 //! - RBAC objects are stored, not evaluated: rights are those of [`SimUser`].
 //! - Nothing acts on its own: no garbage collection, no policies and grace periods of deletions, no
 //!   tokens of service accounts, a deleted namespace stays `Terminating` (but see
 //!   [`finish_namespaces`](SimBuilder::finish_namespaces)).
-//! - No protobuf but in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or
-//!   ServiceAccount, no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they have what `kubectl apply` reads), no
-//!   admission, `fieldValidation` is ignored, no exec, log, proxy and other connections to pods, no `events.k8s.io` view of core events, no legacy `/watch/` paths.
-//! - A version of the future is refused at once, where a real server waits three seconds. Bookmarks come
-//!   after each [`bookmark_interval`](SimBuilder::bookmark_interval) and at the end of a watch.
+//! - No protobuf except in the bodies that `kubectl create` sends for a ConfigMap, Secret, Namespace or ServiceAccount,
+//!   no CBOR, no HTTP/2, no schemas in the OpenAPI documents (they have what `kubectl apply` reads), no admission,
+//!   `fieldValidation` is ignored, no exec, log, proxy and other connections to pods, no `events.k8s.io` view of core
+//!   events, no legacy `/watch/` paths.
+//! - A resource version that does not exist yet is refused at once. A real server waits three seconds for it. Bookmarks
+//!   come after each [`bookmark_interval`](SimBuilder::bookmark_interval) and at the end of a watch.
 
 mod body;
 mod builder;
@@ -76,7 +75,7 @@ mod service;
 mod tls;
 mod update;
 
-// The double of kcp is built on these modules. They are public for it alone, and no part of the API of this crate.
+// These modules are public only for the double of kcp. They are not part of the API of this crate.
 #[doc(hidden)]
 pub mod answer;
 #[doc(hidden)]

@@ -10,11 +10,11 @@ use super::kinds::Kind;
 
 /// A stored object: compact JSON, and the fields that selectors need.
 ///
-/// `apiVersion` and `kind` are not part of it: every version of a resource serves the same object
-/// under its own header, and built-in kinds leave them out in lists.
+/// `apiVersion` and `kind` are not stored: each version of a resource adds its own, and lists of built-in kinds have
+/// none.
 #[derive(Debug)]
 pub struct Object {
-    /// As [`key`] makes it. The order of these is the order of a list.
+    /// The key, as [`key`] makes it. Lists are sorted by it.
     pub key: Box<str>,
     pub version: u64,
     labels: Box<[(Box<str>, Box<str>)]>,
@@ -28,7 +28,7 @@ struct OnlyMetadata<'a> {
 }
 
 impl Object {
-    /// Takes an object of a logical cluster whose metadata is complete but for the version.
+    /// Makes a stored object of a logical cluster. The metadata must be complete except for the version.
     pub fn new(cluster: &str, mut value: Value, version: u64) -> Self {
         if let Some(object) = value.as_object_mut() {
             object.remove("apiVersion");
@@ -60,12 +60,12 @@ impl Object {
         self.path().split_once('/').map_or(self.path(), |(_, name)| name)
     }
 
-    /// The logical cluster; empty where the server has no such.
+    /// The logical cluster. Empty if the server has no logical clusters.
     pub fn cluster(&self) -> &str {
         self.key.split_once("//").map_or("", |(cluster, _)| cluster)
     }
 
-    /// `namespace/name`, or `name` of a cluster-wide object.
+    /// `namespace/name`, or `name` for a cluster-wide object.
     pub fn path(&self) -> &str {
         self.key.split_once("//").map_or(&*self.key, |(_, path)| path)
     }
@@ -79,11 +79,11 @@ impl Object {
 
     /// The object without `apiVersion` and `kind`.
     pub fn value(&self) -> Value {
-        // Can't fail: this module has written the JSON.
+        // This can't fail, because this module has written the JSON.
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The object as a version of its resource serves it.
+    /// The object in the form in which this version of its resource serves it.
     pub fn value_as(&self, kind: &Kind) -> Value {
         let mut value = self.value();
         value["apiVersion"] = kind.api_version().into();
@@ -98,7 +98,7 @@ impl Object {
     pub fn write_as(&self, kind: &Kind, to: &mut Vec<u8>) {
         let (api_version, name) = (kind.api_version(), &kind.kind);
         to.extend_from_slice(format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{name}\",").as_bytes());
-        // There is always metadata: never an empty object.
+        // The object has metadata, so it is never empty.
         to.extend_from_slice(self.body.get(1..).unwrap_or_default());
     }
 
@@ -122,13 +122,13 @@ impl Object {
     }
 }
 
-/// The key of an object: `namespace/name`, or `name` of a cluster-wide one. In a server with many logical
-/// clusters `cluster//` comes before it, which cannot be mistaken: no name has a slash.
+/// The key of an object: `namespace/name`, or `name` for a cluster-wide object. In a server with many logical
+/// clusters, `cluster//` is added in front. That is unambiguous, because no name contains a slash.
 pub fn key(cluster: &str, namespace: &str, name: &str) -> String {
     format!("{}{name}", prefix(cluster, namespace))
 }
 
-/// The beginning of the keys of a namespace of a logical cluster. Empty strings stand for all.
+/// The common beginning of the keys in a namespace of a logical cluster. Empty strings select everything.
 pub fn prefix(cluster: &str, namespace: &str) -> String {
     match (cluster, namespace) {
         ("", "") => String::new(),
@@ -163,7 +163,7 @@ pub fn has_finalizers(value: &Value) -> bool {
         .is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// An object in a sorted set, found by its key without a second copy of it.
+/// An object in a sorted set. Its key is not stored a second time.
 #[derive(Clone, Debug)]
 pub struct ByKey(pub Arc<Object>);
 

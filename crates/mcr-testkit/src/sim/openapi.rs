@@ -1,5 +1,5 @@
-//! The part of the OpenAPI documents that kubectl reads before it writes: whether the server checks fields itself. Without
-//! it, kubectl looks for schemas to check them, and refuses to create or apply.
+//! The part of the OpenAPI documents that tells kubectl whether the server validates fields. Without it, kubectl
+//! searches for schemas to validate the fields itself, and refuses to create or apply.
 
 use serde_json::{Map, Value, json};
 

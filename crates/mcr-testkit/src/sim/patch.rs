@@ -11,8 +11,8 @@ use super::schema::ListKind;
 pub enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
-    /// Merges the lists whose items have names; `$patch: replace` and `delete`, `$deleteFromPrimitiveList`
-    /// are known, `$setElementOrder` and `$retainKeys` are ignored.
+    /// Merges lists whose items have names. Supports `$patch: replace` and `delete` and `$deleteFromPrimitiveList`.
+    /// Ignores `$setElementOrder` and `$retainKeys`.
     Strategic(Value),
 }
 
@@ -66,8 +66,8 @@ impl Patch {
     }
 }
 
-/// Whether this is a `test` for `null` of a field that is missing. It passes in a kube-apiserver, and fails in RFC 6902.
-/// kube's `finalizer` sends such a test.
+/// Whether this operation is a `test` for `null` of a field that is missing. It passes in a kube-apiserver, but fails
+/// according to RFC 6902. kube's `finalizer` sends such a test.
 fn tests_that_nothing_is_there(operation: &PatchOperation, object: &Value) -> bool {
     let PatchOperation::Test(test) = operation else {
         return false;
@@ -149,7 +149,8 @@ fn merge_list(strategy: MergeStrategy<'_>, old: &mut Vec<Value>, new: &[Value]) 
             None => patched.push(without_directives(item)),
         }
     }
-    // As Kubernetes orders them: by the old list where that knows both, else the patch comes first.
+    // The order of Kubernetes: items that are in the old list have its order, and the items of the patch come before
+    // all others.
     let place = |item: &Value| before.iter().position(|key| *key == item_key(&list, item));
     let mut rest = std::mem::take(old).into_iter().peekable();
     for item in patched {
@@ -164,7 +165,7 @@ fn merge_list(strategy: MergeStrategy<'_>, old: &mut Vec<Value>, new: &[Value]) 
     old.extend(rest);
 }
 
-/// A value as it is inserted: directives and nulls are no content.
+/// A value in the form in which it is inserted, without directives and nulls.
 fn without_directives(value: &Value) -> Value {
     match value {
         Value::Object(map) => map

@@ -1,4 +1,4 @@
-//! Reads the protobuf bodies that `kubectl create` sends, for a few kinds with small messages, such as ConfigMap.
+//! Reads the protobuf bodies that `kubectl create` sends, for a few kinds with small messages such as ConfigMap.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -58,9 +58,9 @@ fn fields(kind: &str) -> Option<Message> {
     })
 }
 
-/// The object in a body. `None` if the body is malformed, or if any part of it is unknown here.
+/// The object in a body. `None` if the body is malformed, or contains anything that is not supported here.
 pub(super) fn object(body: &[u8]) -> Option<Value> {
-    // The envelope has the type of the object in its first field, and the object in the second.
+    // The first field of the envelope is the type of the object, the second field is the object.
     let envelope = Fields(body.strip_prefix(MAGIC)?).collect::<Option<Vec<_>>>()?;
     let part = |wanted| {
         let found = envelope.iter().find(|(number, _)| *number == wanted)?;
@@ -79,7 +79,7 @@ fn message(bytes: &[u8], known: Message) -> Option<Map<String, Value>> {
     let mut object = Map::new();
     for field in Fields(bytes) {
         let (number, wire) = field?;
-        // The encoding has the empty values of all fields, too.
+        // The encoding also contains the fields that are empty.
         if matches!(wire, Wire::Bytes([]) | Wire::Number(0)) {
             continue;
         }
@@ -121,14 +121,14 @@ fn text(bytes: &[u8]) -> Option<Value> {
     Some(std::str::from_utf8(bytes).ok()?.into())
 }
 
-/// The value of a field, as it is encoded.
+/// The encoded value of a field.
 #[derive(Clone, Copy)]
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in order. `None` where it is malformed, or has a form that no field here has.
+/// The fields of a message, in their order. `None` for a field that is malformed, or has an unsupported form.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {

@@ -56,9 +56,9 @@ impl Query {
 /// The resource version that a list or watch requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// No version: the newest.
+    /// No version was requested: the newest state.
     Newest,
-    /// `0`: any.
+    /// Version `0` was requested: any state.
     Any,
     Version(u64),
 }

@@ -48,7 +48,7 @@ fn check_kind(kind: &Kind, object: &Value) -> Result<(), SimError> {
     let word = |field: &str| object[field].as_str().unwrap_or_default();
     let (given, version) = (word("kind"), word("apiVersion"));
     let (name, expected) = (&kind.kind, kind.api_version());
-    // Objects of built-in kinds may lack both.
+    // Objects of built-in kinds may lack `apiVersion` and `kind`.
     let built_in = kind.custom.is_none();
     let fits = |given: &str, wanted: &str| given == wanted || built_in && given.is_empty();
     let is_kind = fits(given, name);

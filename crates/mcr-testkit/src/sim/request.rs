@@ -24,7 +24,7 @@ impl Request<'_> {
         whole.split(';').next().unwrap_or_default().trim()
     }
 
-    /// The field manager: the `fieldManager` of the request, else the name of the client.
+    /// The field manager: the request's `fieldManager`, or the name of the client if there is none.
     pub fn manager(&self) -> String {
         let agent = header(&self.parts.headers, USER_AGENT);
         let own = agent.split('/').next().unwrap_or_default();

@@ -6,7 +6,7 @@ use super::kinds::Kind;
 use super::managed;
 use super::state::ClusterState;
 
-/// Kinds that answer a question and store nothing.
+/// Answers a kind that only answers a question, and is not stored.
 pub(super) fn answer(
     cluster: &ClusterState,
     kind: &Kind,

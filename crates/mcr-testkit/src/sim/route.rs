@@ -20,11 +20,11 @@ pub enum Route {
     OpenApi,
     OpenApiOf(String, String),
     Resource(Target),
-    /// Nothing is served there.
+    /// The path is not served.
     Nothing,
 }
 
-/// A resource, a collection of it or an object.
+/// A resource, a collection of objects, or one object.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub group: String,
@@ -37,7 +37,7 @@ pub struct Target {
 
 impl Route {
     pub fn of(path: &str) -> Self {
-        // As an API server: it decodes the whole path, and then splits it.
+        // An API server decodes the whole path before it splits it.
         let path = percent_decode_str(path).decode_utf8_lossy();
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         match parts.as_slice() {
@@ -61,7 +61,7 @@ impl Route {
 
     fn resource(group: &str, version: &str, rest: &[&str]) -> Self {
         let (namespace, rest) = match rest {
-            // Subresources of namespaces look like resources in them.
+            // The path of a namespace's subresource looks like that of a resource in the namespace.
             ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
                 ("", ["namespaces", name, sub].to_vec())
             }
@@ -81,7 +81,7 @@ impl Route {
 }
 
 impl Target {
-    /// The verb of a request, as rules and audit logs name it.
+    /// The verb of a request, as in rules and audit logs.
     pub fn verb(&self, method: &Method, query: &Query) -> &'static str {
         let one = !self.name.is_empty();
         match *method {
@@ -114,7 +114,7 @@ impl Target {
         if let Some(kind) = kinds.find(&self.group, &self.version, &self.plural) {
             return Ok(Some(kind));
         }
-        // Paths of custom resources are served elsewhere, and that server knows plain text only.
+        // A real server has a separate server for custom resources, which answers in plain text.
         if is_built_in(&self.group) {
             return Err(SimError::no_such_resource());
         }

@@ -2,7 +2,7 @@ use serde_json::{Map, Value};
 
 use super::cause::Cause;
 
-/// The structural schema of a version of a CRD: prunes, fills in defaults, checks.
+/// The structural schema of a version of a CRD. It prunes objects, sets defaults and validates.
 ///
 /// Supported: `type`, `properties`, `additionalProperties`, `items`, `required`, `enum`, `minimum`,
 /// `maximum`, `minLength`, `maxLength`, `minItems`, `maxItems`, `default`, `nullable`, the
@@ -11,14 +11,14 @@ use super::cause::Cause;
 #[derive(Debug)]
 pub struct Schema(Value);
 
-/// How the items of a list are distinguished.
+/// How the items of a list are identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListKind {
     /// Replaced as a whole.
     Atomic,
-    /// By their value.
+    /// By their values.
     Set,
-    /// By these fields.
+    /// By the values of these fields.
     Map(Vec<String>),
 }
 
@@ -40,8 +40,8 @@ impl Schema {
         fill_in(&self.0, object);
     }
 
-    /// Checks an object, or only its status if the status is written. The messages, but not the
-    /// fields, are then relative to the status.
+    /// Checks an object, or only its status if the status is written. Then the messages are relative to the status,
+    /// but the fields are not.
     pub fn check(&self, object: &Value, below: &str) -> Vec<Cause> {
         let mut causes = Vec::new();
         if below.is_empty() {
@@ -170,7 +170,7 @@ fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
 }
 
 fn check_limits(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
-    // Sizes in tests are far below where floats lose count.
+    // In tests, sizes are small enough for floats to be exact.
     #[allow(clippy::cast_precision_loss)]
     let length = |length: Option<usize>| length.map(|length| length as f64);
     let number = value.as_f64();

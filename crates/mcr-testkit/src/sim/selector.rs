@@ -9,7 +9,7 @@ use super::object::{Object, text};
 pub struct Selector {
     labels: Vec<Label>,
     fields: Vec<Field>,
-    /// Objects that are not being deleted are left out, whether they match or not.
+    /// Hides objects that are not being deleted, even if they match.
     pub only_deleting: bool,
 }
 
@@ -45,7 +45,7 @@ impl Selector {
         })
     }
 
-    /// Whether an object that matches is shown.
+    /// Whether the object is shown and matches.
     pub fn shows(&self, object: &Object) -> bool {
         !self.only_deleting || !text(&object.value(), "deletionTimestamp").is_empty()
     }
@@ -58,7 +58,7 @@ impl Selector {
         if !self.labels.iter().all(|label| label.matches(object)) {
             return false;
         }
-        // Names need no parsing of the object; anything else does, once.
+        // Names are compared without parsing the object. For anything else, it is parsed once.
         let mut parsed = None;
         self.fields.iter().all(|field| {
             let equal = match field.path.as_str() {
@@ -102,7 +102,7 @@ impl Label {
     }
 }
 
-/// The requirements of a label selector. Commas separate them, and the values in parentheses.
+/// Parses the requirements of a label selector. Commas separate requirements, and also the values in parentheses.
 fn parse_labels(text: &str) -> Result<Vec<Label>, SimError> {
     let mut depth = 0;
     let terms = text.split(|character| {
@@ -162,7 +162,7 @@ fn parse_label(term: &str) -> Result<Label, SimError> {
     Ok(Label { key, wants })
 }
 
-/// Whether this is the name part of a label's key, or its value.
+/// Whether this is a valid label value, or a valid name part of a label key.
 fn is_name(text: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -170,7 +170,7 @@ fn is_name(text: &str) -> bool {
     edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner) && bytes.len() <= 63
 }
 
-/// Field selectors that a built-in resource knows besides name and namespace.
+/// The field selectors that a built-in resource supports beside name and namespace.
 fn known_fields(kind: &Kind) -> &'static str {
     match &*kind.resource {
         "pods" => {

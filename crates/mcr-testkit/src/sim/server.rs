@@ -24,7 +24,7 @@ use super::kubeconfig;
 use super::server_error::SimServerError;
 use super::tls::{SimCertificate, SimTls};
 
-/// One simulated cluster behind TLS on 127.0.0.1. Dropping it closes the port and all connections.
+/// One simulated cluster with TLS on a port of 127.0.0.1. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct SimServer {
     cluster: SimCluster,
@@ -34,7 +34,7 @@ pub struct SimServer {
 /// Many simulated clusters behind one listener and one certificate: `https://127.0.0.1:<port>/clusters/<name>`.
 ///
 /// All clusters share one port, one certificate and one task, so a fleet can have thousands of clusters. Each
-/// connection has a task. A test that closes the port of a single cluster must serve that cluster by
+/// connection has its own task. If a test closes the port of a single cluster, serve that cluster with
 /// [`SimCluster::serve`].
 #[derive(Clone, Debug)]
 pub struct SimFleet {
@@ -65,7 +65,7 @@ impl Drop for Listening {
     }
 }
 
-/// Answers the requests that come to a port.
+/// Answers the requests that arrive at a port.
 #[doc(hidden)]
 pub trait Answers: Send + Sync + std::fmt::Debug {
     /// Answers a request. `certificate` is the client certificate in DER, if the client has sent one.
@@ -80,7 +80,7 @@ impl Answers for SimCluster {
 
 impl Answers for Clusters {
     fn answer(&self, mut parts: Parts, body: Bytes, certificate: Option<&[u8]>) -> Response<SimBody> {
-        // The cluster that the path names, and the rest of the path, which is the path within that cluster.
+        // The cluster in the path, and the rest of the path, which is the path within that cluster.
         let named = || {
             let whole = parts.uri.path_and_query()?.as_str();
             let (name, _) = whole.strip_prefix("/clusters/")?.split_once('/')?;
@@ -106,9 +106,9 @@ impl SimCluster {
         self.serve_at(0, &SimTls::new()?).await
     }
 
-    /// Serves the cluster on this port of 127.0.0.1 (0: a free port) with these certificates.
+    /// Serves the cluster with these certificates on this port of 127.0.0.1. Port 0 stands for a free port.
     ///
-    /// Use it for a server that comes back at its former address, or for several servers with one certificate
+    /// Use this for a server that comes back at its former address, or for several servers with the same certificate
     /// authority.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ impl SimFleet {
         })
     }
 
-    /// Adds a cluster, or replaces the one of its name.
+    /// Adds a cluster, or replaces the cluster of the same name.
     pub fn add(&self, cluster: SimCluster) {
         self.inner
             .clusters
@@ -192,7 +192,7 @@ impl SimFleet {
             .insert(cluster.inner.name.clone(), cluster);
     }
 
-    /// Stops serving a cluster: its paths answer 404, its watches end.
+    /// Stops serving a cluster: its paths answer 404, and its watches end.
     pub fn remove(&self, name: &str) -> Option<SimCluster> {
         let removed = self.inner.clusters.0.lock().remove(name)?;
         removed.end_watches();
@@ -204,7 +204,7 @@ impl SimFleet {
         self.inner.clusters.0.lock().get(name).cloned()
     }
 
-    /// `https://127.0.0.1:<port>/clusters/<name>`, whether there is such a cluster or not.
+    /// `https://127.0.0.1:<port>/clusters/<name>`, even if there is no such cluster.
     pub fn url(&self, name: &str) -> String {
         format!("https://{}/clusters/{name}", self.inner.listening.address)
     }
@@ -266,7 +266,7 @@ async fn accept(listener: TcpListener, tls: SimTls, answers: Arc<dyn Answers>, s
 }
 
 async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, answers: Arc<dyn Answers>) {
-    // Otherwise a small answer may wait until the client has acknowledged the answer before it.
+    // Otherwise a small answer could wait until the client has acknowledged the previous answer.
     let _ = stream.set_nodelay(true);
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
@@ -285,7 +285,7 @@ async fn connection(stream: TcpStream, acceptor: tokio_rustls::TlsAcceptor, answ
             })
         }
     });
-    // An error is only that the client has closed the connection.
+    // The only error is that the client has closed the connection.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)

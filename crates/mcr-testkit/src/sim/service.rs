@@ -14,8 +14,8 @@ use super::error::SimError;
 use super::handle::{handle, refusal};
 use super::state::ClusterState;
 
-/// A simulated cluster as a tower service, for requests with any body. A [`SimServer`](super::SimServer) listens on a
-/// port.
+/// A simulated cluster as a tower service, for requests with any body. To listen on a port, use
+/// [`SimServer`](super::SimServer).
 #[derive(Clone, Debug)]
 pub struct SimService {
     cluster: Arc<ClusterState>,
@@ -31,7 +31,7 @@ impl SimService {
         }
     }
 
-    /// Adds this bearer token to requests that have none.
+    /// Adds this bearer token to requests that have no token.
     #[must_use]
     pub fn with_token(mut self, token: &str) -> Self {
         self.authorization = HeaderValue::from_str(&format!("Bearer {token}")).ok();

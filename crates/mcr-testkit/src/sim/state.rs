@@ -13,16 +13,16 @@ use super::object;
 use super::store::Store;
 use crate::audit::{AuditEvent, AuditLog, COMPLETE};
 
-/// A simulated cluster, as requests see it: all data of a server, or one logical cluster of many in it.
+/// A simulated cluster as requests see it: all data of a server, or one of the logical clusters in it.
 pub struct ClusterState {
     pub name: Arc<str>,
-    /// The logical cluster; empty for all objects of the server.
+    /// The logical cluster. Empty for all objects of the server.
     pub part: Arc<str>,
-    /// The kinds that are served, if they are not those of the store.
+    /// The kinds that are served, if they differ from those of the store.
     kinds: Option<Kinds>,
     /// Whether lists and watches show only objects that are being deleted.
     pub only_deleting: bool,
-    /// Looks at updates in this view before the server compares versions.
+    /// Checks updates in this view before the server compares versions.
     guard: Option<Arc<dyn Admission>>,
     server: Arc<ServerState>,
 }
@@ -37,13 +37,13 @@ pub struct ServerState {
     ids: Ids,
     watches: AtomicUsize,
     watch_numbers: AtomicU64,
-    /// The current epoch. Watches that started in an older one end.
+    /// The current epoch. A watch ends if it was started in an older epoch.
     epoch: AtomicU64,
 }
 
-/// Looks at objects before they are stored. It is called under the lock of the store.
+/// Checks objects before they are stored. Called while the store is locked.
 pub trait Admission: Send + Sync {
-    /// Changes an object that is about to be stored, or refuses it. Both are in the stored version.
+    /// Changes an object that is about to be stored, or refuses it. Both objects are in the storage version.
     fn admit(
         &self,
         cluster: &str,
@@ -54,7 +54,7 @@ pub trait Admission: Send + Sync {
     ) -> Result<(), SimError>;
 }
 
-/// The options of a cluster that hold for its whole life.
+/// The options of a cluster, which never change.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub window: usize,
@@ -74,7 +74,7 @@ struct Ids {
 
 impl Ids {
     fn next(&self) -> u64 {
-        // splitmix64: well spread, and the same again for the same seed.
+        // splitmix64: well distributed, and reproducible with the same seed.
         let count = self.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut mixed = self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -83,7 +83,7 @@ impl Ids {
     }
 }
 
-/// The lock of a cluster's data. Dropping it wakes the watches that a write concerns.
+/// The lock of a cluster's data. When it is dropped, it wakes the watches that a write concerns.
 pub struct StoreGuard<'a>(Option<MutexGuard<'a, Store>>);
 
 impl std::ops::Deref for StoreGuard<'_> {
@@ -122,7 +122,7 @@ impl ClusterState {
         Self::part_of(Arc::new(server), name, "".into(), None)
     }
 
-    /// One logical cluster of a server; all of them if `part` is empty.
+    /// One logical cluster of a server, or all of them if `part` is empty.
     pub fn part_of(server: Arc<ServerState>, name: Arc<str>, part: Arc<str>, kinds: Option<Kinds>) -> Self {
         Self {
             name,
@@ -140,7 +140,7 @@ impl ClusterState {
         self
     }
 
-    /// Asks `guard` about each update in this view.
+    /// Calls `guard` for each update in this view.
     pub fn guarded(mut self, guard: Arc<dyn Admission>) -> Self {
         self.guard = Some(guard);
         self
@@ -159,7 +159,7 @@ impl ClusterState {
         object::prefix(&self.part, namespace)
     }
 
-    /// Notes the logical cluster in an object.
+    /// Adds the annotation with the logical cluster to an object.
     pub fn mark(&self, object: &mut Value) {
         if self.part.is_empty() {
             return;
@@ -173,6 +173,7 @@ impl ClusterState {
         annotations[CLUSTER_ANNOTATION] = (*self.part).into();
     }
 
+    /// Lets the guard of this view check an update.
     pub fn ask_guard(
         &self,
         kind: &Kind,
@@ -234,7 +235,7 @@ impl ServerState {
         }
     }
 
-    /// Locks the data. A write changes the store in one step at its end, so a panic before leaves the store intact.
+    /// Locks the data. A write changes the store in one step at its end, so an earlier panic leaves the store intact.
     pub fn store(&self) -> StoreGuard<'_> {
         StoreGuard(Some(self.store.lock()))
     }
@@ -292,7 +293,7 @@ impl ServerState {
         )
     }
 
-    /// Five characters as `generateName` adds them.
+    /// Five characters, as `generateName` appends them.
     pub fn suffix(&self) -> String {
         const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.ids.next();

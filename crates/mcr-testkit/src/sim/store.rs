@@ -29,7 +29,7 @@ impl Change {
 #[derive(Clone, Debug)]
 pub struct Event {
     pub change: Change,
-    /// Of a deletion: the last state, under the version of the deletion.
+    /// The new state. For a deletion, the last state with the version of the deletion.
     pub object: Arc<Object>,
     /// The state before the write, for watches with a selector and lists of old versions.
     pub previous: Option<Arc<Object>>,
@@ -46,20 +46,20 @@ pub struct Table {
     waiting: HashMap<u64, Waker>,
 }
 
-/// The data of a cluster. Writes to it are made under one lock, so versions are in order.
+/// The data of a cluster. All writes are made under one lock, so versions are in order.
 #[derive(Debug)]
 pub struct Store {
     pub version: u64,
     kinds: Kinds,
-    /// The kinds of those logical clusters that have others than `kinds`.
+    /// The kinds of each logical cluster that differs from `kinds`.
     kinds_of: HashMap<Arc<str>, Kinds>,
     tables: HashMap<Arc<str>, Table>,
-    /// How many writes per resource are remembered.
+    /// How many writes of each resource are kept in the history.
     window: usize,
     compacted: u64,
-    /// The table and key of each write that nobody has read yet, if somebody reads them.
+    /// The table and key of each write that was not read yet. `None` if nobody reads them.
     pub written: Option<Vec<(Arc<str>, Box<str>)>>,
-    /// Watches to wake once the lock is free.
+    /// Watches to wake after the lock is released.
     pub wakes: Vec<Waker>,
 }
 
@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Another store with the same objects, sharing their memory. Its history starts now.
+    /// A new store with the same objects, whose memory is shared. Its history is empty.
     pub fn fork(&self, window: usize) -> Self {
         let copy = |(resource, table): (&Arc<str>, &Table)| {
             let table = Table {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// A store of many logical clusters, each of which serves these kinds, and lists its writes.
+    /// A store for many logical clusters, each with these kinds. Records its writes in [`written`](Self::written).
     pub fn shared(window: usize, kinds: Kinds) -> Self {
         Self {
             kinds,
@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    /// The kinds of a logical cluster; of the server for the empty string.
+    /// The kinds of a logical cluster, or of the server for the empty string.
     pub fn kinds(&self, cluster: &str) -> &Kinds {
         self.kinds_of.get(cluster).unwrap_or(&self.kinds)
     }
@@ -121,7 +121,7 @@ impl Store {
             .or_insert_with(|| common.clone())
     }
 
-    /// Forgets that a logical cluster has other kinds, and returns them.
+    /// Removes and returns the kinds that a logical cluster has of its own.
     pub fn take_kinds(&mut self, cluster: &str) -> Option<Kinds> {
         self.kinds_of.remove(cluster)
     }
@@ -134,7 +134,7 @@ impl Store {
         self.tables.get(resource)?.objects.get(key).map(|entry| &entry.0)
     }
 
-    /// The version the next write will have.
+    /// The version of the next write.
     pub fn next_version(&self) -> u64 {
         self.version + 1
     }
@@ -193,7 +193,7 @@ impl Store {
         })
     }
 
-    /// Drops the history up to a version: requests for older versions get 410.
+    /// Drops the history up to a version. Requests for older versions get 410.
     pub fn compact(&mut self, version: u64) {
         let version = version.min(self.version);
         self.compacted = self.compacted.max(version);
@@ -207,18 +207,18 @@ impl Store {
             }
             table.forgotten = table.forgotten.max(version);
         }
-        // Those that are behind end with a 410.
+        // Watches that are behind this version end with a 410.
         self.wake_all();
     }
 
-    /// Forgets the history of one resource.
+    /// Drops the history of one resource.
     pub fn compact_resource(&mut self, resource: &Arc<str>, version: u64) {
         let table = self.table(resource);
         table.log = VecDeque::new();
         table.forgotten = version;
     }
 
-    /// The objects whose keys begin so, in order, as they are. See [`prefix`](super::object::prefix).
+    /// The current objects whose keys begin with `prefix`, in order. See [`prefix`](super::object::prefix).
     pub fn current<'a>(
         &'a self,
         resource: &str,
@@ -240,7 +240,7 @@ impl Store {
             .take_while(move |object| object.key.starts_with(&prefix))
     }
 
-    /// The objects as they were at a version. Fails with 410 if the history does not reach back to it.
+    /// The objects as they were at a version. Fails with 410 if the history does not go back that far.
     pub fn at(
         &self,
         resource: &str,
@@ -259,7 +259,7 @@ impl Store {
             .map(ByKey)
             .collect();
         let log = self.tables.get(resource).map(|table| &table.log);
-        // Undoes the writes from the newest to the oldest, so that the state before the oldest one remains.
+        // Undoes the writes from the newest to the oldest, so the state before the oldest of these writes remains.
         let newer = log.into_iter().flatten().rev();
         for event in newer.take_while(|event| event.object.version > version) {
             objects.remove(&*event.object.key);

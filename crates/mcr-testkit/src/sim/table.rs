@@ -6,7 +6,7 @@ use super::clock;
 use super::kinds::Kind;
 use super::object::Object;
 
-/// The part of its object that a row of a table has.
+/// How much of its object a row of a table contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Include {
     None,
@@ -16,8 +16,8 @@ pub enum Include {
 
 /// The table form of a list, which `kubectl get` shows.
 ///
-/// Custom resources have the columns of their CRD. Built-in ones have name and age only, where real
-/// servers know columns for most of them.
+/// Custom resources have the columns of their CRD. Built-in kinds have only name and age, although real servers have
+/// more columns for most of them.
 pub fn table(kind: &Kind, metadata: Value, rows: Vec<Value>, with_columns: bool) -> Value {
     let columns = if with_columns { columns(kind) } else { Value::Null };
     json!({
@@ -74,7 +74,7 @@ fn age(time: &Value) -> Value {
     }
 }
 
-/// As `kubectl` writes short durations.
+/// Writes a short duration as `kubectl` does.
 fn human(age: Duration) -> String {
     let seconds = age.as_secs();
     match seconds {

@@ -10,8 +10,8 @@ use serde_json::json;
 use super::server_error::SimServerError;
 use crate::pki::{Authority, LOCAL, Pair};
 
-/// A certificate authority, a server certificate for this machine, and the TLS configuration of the
-/// server. Any number of clusters can share one. Making one takes less than a millisecond.
+/// A certificate authority, a server certificate for this machine, and the TLS configuration of the server. Any number
+/// of clusters can share it. Creating it takes less than a millisecond.
 #[derive(Clone)]
 pub struct SimTls(Arc<Inner>);
 
@@ -39,7 +39,7 @@ impl SimTls {
     ///
     /// # Errors
     ///
-    /// When keys or certificates cannot be made.
+    /// If keys or certificates can't be made.
     pub fn new() -> Result<Self, SimServerError> {
         let authority = Authority::new("simulated Kubernetes").map_err(failed)?;
         let server = authority.server(&LOCAL, |_| {}).map_err(failed)?;
@@ -73,7 +73,7 @@ impl SimTls {
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// If the certificate can't be made.
     pub fn client_certificate(&self, common_name: &str) -> Result<SimCertificate, SimServerError> {
         let Pair { certificate, key } = self.0.authority.client(common_name, |_| {}).map_err(failed)?;
         Ok(SimCertificate {
@@ -83,13 +83,13 @@ impl SimTls {
         })
     }
 
-    /// A kubeconfig of a user with a client certificate, as long as one with keys of RSA 2048. For measurements of memory.
+    /// A kubeconfig with a client certificate that is as long as one with RSA 2048 keys, for measurements of memory.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// If the certificate can't be made.
     pub fn long_kubeconfig(&self, user: &str, server: &str) -> Result<String, SimServerError> {
-        // Text before a PEM block counts as a comment.
+        // Text before a PEM block is a comment.
         let long = |pem: &str, bytes: usize| {
             let comment = "-".repeat(bytes.saturating_sub(pem.len() + 1));
             STANDARD.encode(format!("{comment}\n{pem}"))

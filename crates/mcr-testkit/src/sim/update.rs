@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::cause::Cause;
-use super::delete::may_go;
+use super::delete::can_be_removed;
 use super::error::SimError;
 use super::kinds::Kind;
 use super::object::{Object, metadata_mut, text};
@@ -13,7 +13,7 @@ use super::{clock, crd, defaults, managed};
 
 /// Changes of an existing object, by an update, a patch or an apply.
 impl Write<'_> {
-    /// Replaces the live state.
+    /// Replaces the live object.
     pub(super) fn replace(
         &self,
         store: &mut Store,
@@ -57,9 +57,9 @@ impl Write<'_> {
         if managed::same(&before, &object) {
             return Ok(Done::with(live.clone()));
         }
-        if deleting && may_go(self.kind, &object) {
-            // This update has removed the last finalizer, so the object is deleted. The answer has the new state, the
-            // `DELETED` event the state before.
+        if deleting && can_be_removed(self.kind, &object) {
+            // This update has removed the last finalizer, so the object is deleted. The answer contains the new state,
+            // the `DELETED` event the previous one.
             let last = Arc::new(Object::new(&self.cluster.part, object, live.version));
             if !self.dry_run {
                 self.remove(store, live);
@@ -102,7 +102,8 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Restores the fields that this write can't change: those of the server, and those of the other subresource.
+    /// Restores the fields that this write can't change: those that the server sets, and those that belong to another
+    /// subresource.
     fn carry_over(&self, before: &Value, object: &mut Value) {
         if self.subresource == "status" {
             let managed = object["metadata"].get("managedFields").cloned();
@@ -180,6 +181,6 @@ fn new_finalizers(before: &Value, after: &Value) -> Vec<Cause> {
         "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
         new.join(", ")
     );
-    // A real server checks this twice, and its answer has the cause twice.
+    // A real server checks this twice, so its answer contains the cause twice.
     vec![Cause::forbidden("metadata.finalizers", why); 2]
 }

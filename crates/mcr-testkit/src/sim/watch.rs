@@ -18,7 +18,7 @@ use super::state::ClusterState;
 use super::store::{Change, Event, Store};
 use crate::audit::AuditEvent;
 
-/// A chunk of the body ends after the event with which it reaches this many bytes.
+/// A chunk of the body ends after the event with which it has at least this many bytes.
 const CHUNK: usize = 64 * 1024;
 
 /// A running watch. It has no task: polling the body reads the next events from the store, and a write to the store
@@ -28,21 +28,21 @@ pub struct Watch {
     number: u64,
     epoch: u64,
     kind: Arc<Kind>,
-    /// The keys that the watch is about begin so.
+    /// The watch selects the keys that begin with this.
     prefix: Box<str>,
     selector: Selector,
     form: Form,
     /// The resource version up to which events have been sent.
     version: u64,
-    /// The objects that existed when the watch started and have not been sent yet. They come before all events.
+    /// The objects that existed when the watch started and were not sent yet. They are sent before all events.
     initial: std::vec::IntoIter<Arc<Object>>,
-    /// Whether a bookmark announces the end of `initial`.
+    /// Whether a bookmark marks the end of `initial`.
     announce: bool,
     bookmarks: bool,
     deadline: Instant,
     next_bookmark: Instant,
     timer: Pin<Box<Sleep>>,
-    /// A table has its columns in the first event only.
+    /// Only the first event of a table contains the columns.
     sent_columns: bool,
     ended: bool,
     lines: Vec<u8>,
@@ -64,7 +64,7 @@ impl Watch {
             None => !matches!(options.from, From::Version(_)),
         };
         let version = match options.from {
-            // The initial objects are the newest ones, whatever version the request names.
+            // The initial objects are the newest ones, whatever version was requested.
             From::Version(version) if !wants_state => version,
             _ => store.version,
         };
@@ -93,8 +93,8 @@ impl Watch {
             form,
             version,
             initial: initial.into_iter(),
-            // Also if the request has no `sendInitialEvents`: a watch without a resource version is the older way to
-            // ask for the initial objects.
+            // Even without `sendInitialEvents`, because a watch without a resource version is the older way to request
+            // the initial objects.
             announce: wants_state && options.bookmarks,
             bookmarks: options.bookmarks,
             deadline,
@@ -161,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// Writes the events since `version`. If there are none, registers the reader to be woken by the next write.
+    /// Writes the events since `version`. If there are none, registers the reader so that the next write wakes it.
     fn send_changes(&mut self, context: &mut Context<'_>) {
         let cluster = self.cluster.clone();
         let mut store = cluster.store();
@@ -174,7 +174,7 @@ impl Watch {
             .find(&self.kind.group, &self.kind.version, &self.kind.plural)
             .is_none()
         {
-            // The CRD of the kind is gone: an API server ends such watches.
+            // The CRD of the kind is deleted. API servers end such watches.
             self.ended = true;
             return;
         }
@@ -203,8 +203,8 @@ impl Watch {
                 (false, true) => self.send(Change::Added, &event.object),
                 (true, true) => self.send(Change::Modified, &event.object),
                 (true, false) => match (&event.previous, event.change) {
-                    // The object no longer matches the selector: the event has its previous state, with the version of
-                    // the write.
+                    // The object no longer matches the selector. The event contains its previous state, with the
+                    // version of the write.
                     (Some(previous), Change::Modified) => {
                         let object = previous.at(event.object.version);
                         self.send(Change::Deleted, &object);
@@ -215,7 +215,7 @@ impl Watch {
             }
         }
         if self.lines.len() < CHUNK {
-            // The client may have got a newer version than this store's from another replica. That version is kept.
+            // The client may know a newer version from another replica. Then that version is kept.
             reported = reported.max(store.version.max(self.version));
         }
         self.version = reported;

@@ -21,7 +21,7 @@ pub enum Verb {
         object: Value,
         force: bool,
     },
-    /// With its `DeleteOptions`.
+    /// The deletion, with its `DeleteOptions`.
     Delete(Value),
 }
 
@@ -43,7 +43,7 @@ pub struct Write<'a> {
 pub struct Done {
     pub object: Arc<Object>,
     pub created: bool,
-    /// Whether a deletion removed the object. `false` if it only set `deletionTimestamp`.
+    /// Whether a deletion has removed the object. `false` if it has only set `deletionTimestamp`.
     pub removed: bool,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Write<'a> {
             crd::complete(&mut object, &now);
         }
         match manages {
-            // The create belongs to a server-side apply, which has computed `managedFields` already.
+            // This create is part of a server-side apply, which has computed `managedFields` already.
             Some(manages) if self.manager.is_empty() => {
                 metadata_mut(&mut object).insert("managedFields".to_owned(), manages);
             }
@@ -297,7 +297,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Prunes fields that the schema of its CRD does not name, and fills in defaults.
+    /// Removes fields that are not in the schema of the CRD, and sets defaults.
     pub fn prune_and_fill_in(&self, object: &mut Value) {
         if let Some(schema) = self.kind.schema() {
             schema.prune(object);
@@ -339,7 +339,7 @@ impl<'a> Write<'a> {
         if !self.kind.is_crds() {
             return;
         }
-        // Deleting a CRD deletes its objects.
+        // With a CRD, its objects are deleted.
         for kind in store.kinds_mut(&self.cluster.part).remove_crd(object.name()) {
             let keys: Vec<_> = store
                 .current(&kind.table, &self.cluster.prefix(""), "")

@@ -1,4 +1,4 @@
-//! The hub of a scenario: its objects, the rights of the provider, and what stands between the two.
+//! The hub of a scenario: its objects, the rights of the provider, and faults between the provider and the hub.
 
 use std::{
     collections::BTreeMap,
@@ -23,14 +23,14 @@ use crate::{
     suite::fail,
 };
 
-/// The user as which the provider works, and its token.
+/// The user and the token with which the provider works.
 pub(super) const PROVIDER: &str = "provider";
 
 pub(super) struct Hub<'a> {
     pub(super) server: SimCluster,
     file: &'a File,
     away: Arc<AtomicBool>,
-    /// The answers that are not those of the server, by the end of the path.
+    /// Answers that replace those of the server, by the end of the path.
     answers: Arc<Mutex<BTreeMap<String, Value>>>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// Grants the provider the rights of these roles, without some of them.
+    /// Grants the provider the rights of these roles, except those that `rights` excludes.
     pub(super) fn grant(&self, roles: &str, rights: &Rights) {
         let mut user = SimUser::new(PROVIDER);
         for role in roles.split("\n---\n") {
@@ -114,7 +114,7 @@ impl<'a> Hub<'a> {
         self.filled(&self.file.object(name, more), round)
     }
 
-    /// Resource and key of an object as the server has them.
+    /// The resource and the key of an object, in the form of the server.
     pub(super) fn place(&self, named: &str, round: usize) -> (String, String) {
         let object = self.file.object(named, None);
         let metadata = self.filled(&object["metadata"], round);
@@ -136,7 +136,7 @@ impl<'a> Hub<'a> {
         object.unwrap_or_else(|| fail(format!("there is no {named}")))
     }
 
-    /// The same with the placeholders in all texts filled.
+    /// Fills the placeholders in all texts of a value.
     pub(super) fn filled(&self, value: &Value, round: usize) -> Value {
         let mut value = value.clone();
         let uid = |named: &str| {

@@ -1,9 +1,9 @@
-//! Tests of a provider whose clusters are described by objects of a hub, as data: a file of scenarios, each with steps and what
-//! the provider announces after each.
+//! Tests for a provider whose clusters are described by objects of a hub. The tests are data: a file of scenarios,
+//! each with steps and the announcements that the provider makes after each step.
 //!
-//! The author of a provider writes a [`HubProvider`]: how it is built, and what it needs in the hub. [`steps!`](macro@crate::steps)
-//! makes one test of each scenario of a file. The suite brings the rest: a simulated hub in paused time, a user with exactly the
-//! rights of the provider's manifest, and the comparison.
+//! The author of a provider implements [`HubProvider`]: how the provider is built, and what it needs in the hub.
+//! [`steps!`](macro@crate::steps) makes one test from each scenario of a file. The suite provides the rest: a
+//! simulated hub in paused time, a user with exactly the rights in the provider's manifest, and the comparison.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -53,41 +53,41 @@
 //!       expect: [-a]
 //! ```
 //!
-//! An object is named by its template and its name, or `namespace/name`; without one the namespace is `default`. A map adds a JSON
-//! merge patch to it. A step does this, in this order:
+//! An object is named by its template and its name or `namespace/name`. The default namespace is `default`. A map adds
+//! a JSON merge patch to the object. A step does the following, in this order:
 //!
 //! | field | meaning |
 //! | --- | --- |
 //! | `about` | What happens, for people. |
 //! | `rights` | The rights of the provider from now on: those of its manifest `without` some (`secrets`, `get secrets`), only `in` some namespaces. |
 //! | `away` | Whether the hub is away: its watches end, and nothing listens at its address. |
-//! | `answers` | What the hub answers from now on to requests whose path ends so: `{status, headers, body}`, `never`, or null for its own answer. |
+//! | `answers` | What the hub answers from now on to requests whose path ends with this key: `{status, headers, body}`, `never`, or null for its own answer. |
 //! | `do` | Actions of the [`HubProvider`], by their names. |
-//! | `delete`, `create`, `apply`, `merge` | Objects to delete, to create, to replace or create, and merge patches for those that are there. One that is created with a UID is put there as it is, as from a backup. |
+//! | `delete`, `create`, `apply`, `merge` | Objects to delete, to create, to replace or create, and merge patches for those that are there. A created object that has a UID is stored unchanged, as from a backup. |
 //! | `repeat` | How often all of these are done. `$(round)` is the number of the round, with four digits. |
-//! | `refuse` | Clusters that refuse their credentials, which the fleet fetches anew then. |
-//! | `expire` | All watches of the hub end, and what was before is forgotten, so that they are answered with 410. |
-//! | `provider` | Another provider with these options takes the place of the one before. |
-//! | `restart` | The discovery starts again, as after it has failed. |
+//! | `refuse` | Clusters that refuse their credentials. The fleet then requests new ones. |
+//! | `expire` | All watches of the hub end, and its history is dropped, so that the provider's next watches get 410. |
+//! | `provider` | A new provider with these options replaces the previous one. |
+//! | `restart` | The discovery starts again, as after a failure. |
 //!
 //! Then these are compared with what happens:
 //!
 //! | field | meaning |
 //! | --- | --- |
-//! | `expect` | The announcements as [`line`](crate::discovery::line())s, or their number. Those of one cluster come in this order, those of several in any, and none crosses `synced`. `...` stands for any text. Default: none. |
+//! | `expect` | The announcements as [`line`](crate::discovery::line())s, or their number. Announcements of one cluster come in this order, those of several clusters in any order, and all stay on their side of `synced`. `...` stands for any text. Default: none. |
 //! | `fails` | The error that ends the discovery. The next step starts another one. |
 //! | `within` | How long the announcements may take, in the hub's time. Default: `10m`. |
-//! | `after` | How long nothing is announced before the first of them. |
-//! | `quiet` | How long nothing is announced after the last of them. Default: `1s`. |
+//! | `after` | How long nothing may be announced before the first announcement. |
+//! | `quiet` | How long nothing may be announced after the last announcement. Default: `1s`. |
 //! | `fleet` | What the announced clusters have: `access` (as [`address_and_token`](crate::discovery::address_and_token)), `identity`, `labels`, `properties` (null: none of this name). |
-//! | `requests` | How often the provider has made a request in this step: `get secrets`, `list secrets`, or a count of the [`HubProvider`]. |
-//! | `uris` | What is in the path and query of each list and watch of a resource by the provider, in this step. |
-//! | `events` | The events that the provider has written in this step: the kind, namespace and name of their object, their reason and note. |
-//! | `warns` | How many warnings with a text were logged in this step. |
+//! | `requests` | How often the provider has sent a request in this step, such as `get secrets` or `list secrets`, or a counter of the [`HubProvider`]. |
+//! | `uris` | A text in the path or query of each list and watch of a resource that the provider has sent in this step. |
+//! | `events` | The events that the provider has written in this step: kind, namespace and name of the object, reason and note. |
+//! | `warns` | How many logged warnings contained a text in this step. |
 //!
-//! In texts, `$(kubeconfig TOKEN)` is a kubeconfig of a cluster where nothing answers, `$(repeat COUNT TEXT)` repeats a text, and
-//! `$(uid OBJECT)` is the UID of an object. After each step no announcement, event or line of the log has the word `sesame`, and
-//! nothing was forbidden to the provider, unless the scenario sets `rights`.
+//! In texts, `$(kubeconfig TOKEN)` is a kubeconfig of a cluster that does not answer, `$(repeat COUNT TEXT)` repeats a
+//! text, and `$(uid OBJECT)` is the UID of an object. After each step, no announcement, event or log line may contain
+//! the word `sesame`. Unless the scenario sets `rights`, no request of the provider may have been forbidden.
 
 mod hub;
 mod play;
@@ -103,8 +103,8 @@ pub use subject::{HubProvider, Options};
 
 use crate::{sim::SimCluster, suite::fail};
 
-/// Makes the tests of a [`HubProvider`](crate::steps::HubProvider): one of each scenario of a file, whose path is relative to the
-/// file of the tests.
+/// Makes the tests of a [`HubProvider`](crate::steps::HubProvider): one for each scenario of a file. The path of the
+/// file is relative to the file with the tests.
 #[macro_export]
 macro_rules! steps {
     ($provider:ty, $file:literal; $($scenario:ident),* $(,)?) => {
@@ -122,12 +122,12 @@ macro_rules! steps {
     };
 }
 
-/// The templates of a file, for tests that are not data.
+/// The templates of a file, for tests that are not scenarios.
 #[derive(Debug)]
 pub struct Templates(scenario::File);
 
 impl Templates {
-    /// Those of this file.
+    /// The templates of this file.
     ///
     /// # Panics
     /// If the file can't be read.
@@ -159,10 +159,11 @@ impl Templates {
     }
 }
 
-/// Plays a scenario of a file, on a tokio runtime of its own in paused time. The tests of [`steps!`](macro@crate::steps) call it.
+/// Runs a scenario of a file, in its own tokio runtime with paused time. The tests of [`steps!`](macro@crate::steps)
+/// call it.
 ///
 /// # Panics
-/// If the provider departs from the scenario. The message has the step and what was announced.
+/// If the provider does not behave as in the scenario. The message contains the step and what was announced.
 pub fn run<P: HubProvider>(file: &str, scenario: &str) {
     let file = scenario::File::read(file);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -173,7 +174,7 @@ pub fn run<P: HubProvider>(file: &str, scenario: &str) {
     runtime.block_on(play::play::<P>(&file, scenario));
 }
 
-/// Fails unless these are all scenarios of a file.
+/// Fails unless `listed` are all scenarios of a file.
 ///
 /// # Panics
 /// With the names that differ.

@@ -1,4 +1,4 @@
-//! Plays a scenario, and compares what happens after each step.
+//! Runs a scenario, and compares what happens after each step.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     suite::fail,
 };
 
-/// What is secret in the scenarios.
+/// A word that every secret in the scenarios contains.
 const CANARY: &str = "sesame";
 
 pub(super) async fn play<P: HubProvider>(file: &File, name: &str) {
@@ -47,7 +47,7 @@ pub(super) async fn play<P: HubProvider>(file: &File, name: &str) {
     }
 }
 
-/// Names the step if the test fails.
+/// Prints the step if the test fails.
 struct InStep(String);
 
 impl Drop for InStep {
@@ -263,7 +263,7 @@ fn requests(audit: &SimAuditLog, what: &str) -> usize {
     })
 }
 
-/// Fails unless this has what is expected. Null: nothing.
+/// Fails unless `there` contains what is expected. Null stands for nothing.
 fn must_have(there: &Value, expected: &Value) {
     match (there, expected) {
         (Value::Object(there), Value::Object(expected)) => {
@@ -293,7 +293,8 @@ fn compare(lines: &[String], expected: &Expected) {
     }
 }
 
-/// Whether lines are like patterns: those of one cluster in their order, those before `synced` and after it by themselves.
+/// Whether the lines match the patterns: the lines of each cluster in their order, and the lines before and after
+/// `synced` separately.
 fn are_like(lines: &[String], patterns: &[String]) -> bool {
     let by_cluster = |lines: &[String]| {
         let mut all = Vec::new();
@@ -312,7 +313,7 @@ fn are_like(lines: &[String], patterns: &[String]) -> bool {
     lines.len() == patterns.len() && pairs.all(|(line, pattern)| matches(line, pattern))
 }
 
-/// Whether a text is like a pattern, in which `...` stands for any text.
+/// Whether a text matches a pattern, in which `...` stands for any text.
 fn matches(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split("...");
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else {

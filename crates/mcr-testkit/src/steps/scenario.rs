@@ -1,4 +1,4 @@
-//! The format of scenarios, which the module describes.
+//! The format of scenarios. The documentation of the parent module describes it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,7 +22,7 @@ impl File {
         serde_saphyr::from_str(text).unwrap_or_else(|error| fail(error))
     }
 
-    /// The object of a template with this name in this namespace, with its other placeholders as they are.
+    /// The object of a template with this name and namespace. Other placeholders are not filled.
     pub(super) fn object(&self, named: &str, more: Option<&Value>) -> Value {
         let parts = named.split_once(' ');
         let (template, name) = parts.unwrap_or_else(|| fail(format!("not a template and a name: {named}")));
@@ -50,7 +50,7 @@ pub(super) fn replace(value: &mut Value, with: &impl Fn(&str) -> String) {
     }
 }
 
-/// Fills the placeholders of a text. `uid` returns the UIDs of objects.
+/// Fills the placeholders of a text. `uid` returns the UID of an object.
 pub(super) fn fill(text: &str, round: usize, uid: &dyn Fn(&str) -> String) -> String {
     let mut text = text.replace("$(round)", &format!("{round:04}"));
     while let Some((before, rest)) = text.split_once("$(") {
@@ -126,7 +126,7 @@ pub(super) struct Step {
     pub(super) warns: BTreeMap<String, usize>,
 }
 
-/// An object by its template and name, alone or with a merge patch.
+/// An object by its template and name, optionally with a merge patch.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Named {
@@ -177,7 +177,7 @@ impl Expected {
     }
 }
 
-/// A time as `90s`, `15m` or `2h`.
+/// A duration such as `90s`, `15m` or `2h`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Time(pub(super) Duration);

@@ -1,4 +1,4 @@
-//! What the author of a provider writes.
+//! The interface that the author of a provider implements.
 
 use std::{cell::RefCell, collections::BTreeSet, sync::Arc};
 
@@ -7,31 +7,31 @@ use serde_json::Value;
 
 use crate::{sim::SimCluster, suite::fail};
 
-/// A provider under test, and what its hub has.
+/// A provider under test, and what it needs in its hub.
 pub trait HubProvider: Sized + 'static {
-    /// The manifest of its rights: Roles and ClusterRoles in YAML.
+    /// The manifest of the provider's rights: Roles and ClusterRoles in YAML.
     fn roles() -> &'static str;
 
-    /// The world of a scenario.
+    /// Makes the state that a scenario starts with.
     fn start() -> Self;
 
-    /// The provider with these options, for a client of the hub.
+    /// The provider with these options and this client of the hub.
     fn provider(&self, client: kube::Client, options: &Options) -> Arc<dyn Provider>;
 
-    /// Does an action of this provider's own.
+    /// Runs an action that only this provider has.
     fn act(&self, hub: &SimCluster, action: &str, value: &Value) {
         let _ = (hub, value);
         fail(format!("there is no action {action}"))
     }
 
-    /// How often something of this provider's own has happened so far.
+    /// The current value of a counter that only this provider has.
     fn count(&self, what: &str) -> Option<usize> {
         let _ = what;
         None
     }
 }
 
-/// The options of a provider in a step. An option that nobody asks for fails the test.
+/// The options of a provider in a step. An option that the provider does not read fails the test.
 #[derive(Debug)]
 pub struct Options {
     given: Value,
@@ -61,7 +61,7 @@ impl Options {
         self.get(name).as_str().map(str::to_owned)
     }
 
-    /// The texts of an option; none if it is not set.
+    /// The texts of an option. Empty if the option is not set.
     pub fn texts(&self, name: &str) -> Vec<String> {
         let texts = self.get(name).as_array().into_iter().flatten();
         texts.filter_map(|text| Some(text.as_str()?.to_owned())).collect()

@@ -1,4 +1,4 @@
-//! JUnit's XML, as CI systems read it.
+//! JUnit's XML, which CI systems read.
 
 use super::{Case, Outcome};
 
@@ -49,7 +49,7 @@ fn totals(cases: &[Case]) -> String {
     )
 }
 
-/// Fit for text and for attributes in double quotes. What XML 1.0 has no place for, not even escaped, is replaced.
+/// Escapes a text for XML, also for attributes in double quotes. Characters that XML 1.0 does not allow are replaced.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

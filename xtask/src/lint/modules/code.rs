@@ -1,24 +1,24 @@
-//! What the tokens of a module say about its children and about other modules.
+//! Finds the children of a module and the modules that it refers to, in the module's tokens.
 //!
-//! Tokens are enough: the lint needs no build, and it sees the paths inside macros too.
+//! Tokens suffice: the lint needs no build, and also finds paths inside macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The words of a path.
+/// The segments of a path.
 pub(super) type Words = Vec<String>;
 
-/// The code of a module, without the items that only tests have.
+/// The code of a module, without items that only exist in tests.
 #[derive(Default)]
 pub(super) struct Code {
-    /// The child modules. A child that is written inline has its tokens here.
+    /// The child modules. A child that is defined inline has its tokens here.
     pub(super) children: BTreeMap<String, Option<TokenStream>>,
-    /// The names that `use` declarations bring into the module, with their paths.
+    /// The names that `use` declarations import, with their paths.
     pub(super) imports: BTreeMap<String, Words>,
     /// The paths of public `use` declarations.
     pub(super) reexports: BTreeSet<Words>,
-    /// The paths of private `use` declarations and of all other code. A path of one word may be a variable.
+    /// The paths in private `use` declarations and in all other code. A path of one segment may be a variable.
     pub(super) paths: BTreeSet<Words>,
 }
 
@@ -30,7 +30,7 @@ impl Code {
         code
     }
 
-    /// Adds the tokens of the module itself (`top`), or those of a group within it.
+    /// Adds the tokens of the module itself (`top`), or of a group within it.
     fn add(&mut self, tokens: &[TokenTree], top: bool) {
         let mut at = 0;
         while let [first, after @ ..] = &tokens[at..] {
@@ -41,7 +41,7 @@ impl Code {
                 }
                 TokenTree::Group(group) => {
                     let inner = Vec::from_iter(group.stream());
-                    // `pub(in crate::codec)` imports nothing.
+                    // `pub(in crate::codec)` is not an import.
                     if !inner.first().is_some_and(|token| is_word(token, "in")) {
                         self.add(&inner, false);
                     }
@@ -52,7 +52,7 @@ impl Code {
                     self.children.insert(after[0].to_string(), inline);
                     3
                 }
-                // `use<'a>` lists what a return type captures.
+                // `use<'a>` lists the captures of a return type.
                 TokenTree::Ident(word)
                     if word == "use" && !after.first().is_some_and(|next| is(next, '<')) =>
                 {
@@ -64,7 +64,7 @@ impl Code {
                 TokenTree::Ident(word) => {
                     let path = path(word.to_string(), after);
                     let length = path.len() * 3 - 2;
-                    // A single word after a dot is a field or a method.
+                    // A single segment after a dot is a field or a method.
                     if path.len() > 1 || !before.last().is_some_and(|token| is(token, '.')) {
                         self.paths.insert(path);
                     }
@@ -75,7 +75,7 @@ impl Code {
         }
     }
 
-    /// Adds the paths of a `use` declaration, whose tokens these are but for the first word.
+    /// Adds the paths of a `use` declaration. `tokens` are those after the word `use`.
     fn add_use(&mut self, tokens: &[TokenTree], public: bool, top: bool) {
         let mut found = Vec::new();
         use_tree(tokens, &[], &mut found);
@@ -93,7 +93,7 @@ impl Code {
     }
 }
 
-/// Finds the paths of a `use` declaration, each with the name that it brings into the module.
+/// Finds the paths of a `use` declaration, each with the name that it imports.
 fn use_tree(tokens: &[TokenTree], prefix: &[String], found: &mut Vec<(String, Words)>) {
     let mut path = prefix.to_vec();
     let mut name = None;
@@ -105,7 +105,7 @@ fn use_tree(tokens: &[TokenTree], prefix: &[String], found: &mut Vec<(String, Wo
                 }
                 return;
             }
-            // A path that starts with `::` names another crate.
+            // A path that starts with `::` refers to another crate.
             TokenTree::Punct(_) if path.is_empty() => return,
             _ if is(token, '*') => path.push("*".to_owned()),
             TokenTree::Ident(word) if word == "as" => name = tokens.iter().rfind(|token| !is(token, ';')),
@@ -116,13 +116,13 @@ fn use_tree(tokens: &[TokenTree], prefix: &[String], found: &mut Vec<(String, Wo
     // `use a::{self}` imports `a`.
     path.pop_if(|word| word == "self");
     let name = name.map(TokenTree::to_string).or_else(|| path.last().cloned());
-    // After the last comma in braces there are no tokens.
+    // There are no tokens after the last comma in braces.
     if let Some(name) = name.filter(|_| !tokens.is_empty()) {
         found.push((name, path));
     }
 }
 
-/// The path that starts with this word: words with `::` between them.
+/// The path that starts with this word: segments separated by `::`.
 fn path(first: String, mut after: &[TokenTree]) -> Words {
     let mut words = vec![first];
     while let [colon, colon_too, TokenTree::Ident(word), rest @ ..] = after
@@ -135,7 +135,7 @@ fn path(first: String, mut after: &[TokenTree]) -> Words {
     words
 }
 
-/// Whether these tokens are the attribute of an item that only tests have.
+/// Whether these tokens are an attribute that restricts an item to tests.
 fn is_test(first: &TokenTree, after: &[TokenTree]) -> bool {
     let [TokenTree::Group(attribute), ..] = after else {
         return false;
@@ -144,7 +144,7 @@ fn is_test(first: &TokenTree, after: &[TokenTree]) -> bool {
     is(first, '#') && (text == "cfg(test)" || text.starts_with("cfg(all(test,"))
 }
 
-/// The number of tokens up to the one that ends an item.
+/// The number of tokens up to and including the one that ends an item.
 fn length(tokens: &[TokenTree], ends: impl FnMut(&TokenTree) -> bool) -> usize {
     tokens.iter().position(ends).map_or(tokens.len(), |last| last + 1)
 }

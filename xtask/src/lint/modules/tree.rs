@@ -1,4 +1,4 @@
-//! The tree of modules of a crate, and the arrows between them.
+//! The tree of modules of a crate, and the dependencies between them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use proc_macro2::TokenStream;
 use super::code::{Code, Words};
 use crate::lint::sources::Sources;
 
-/// From and to: two children of one module, or a child and `self`, which is their parent.
+/// A dependency from one to the other. Both are children of one module. `self` stands for the parent.
 pub(super) type Arrow = (String, String);
 
-/// The modules of a crate by their paths from its root, each with its file. The path of the root is empty.
+/// The modules of a crate by their paths, each with its file. The path of the root is empty.
 #[derive(Default)]
 pub(super) struct Tree(BTreeMap<Words, (PathBuf, Code)>);
 
@@ -41,7 +41,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The arrows among the children of each module, each with one file and path that has it.
+    /// The dependencies among the children of each module, each with one example: a file and a path.
     pub(super) fn arrows(&self) -> BTreeMap<Words, BTreeMap<Arrow, String>> {
         let mut levels = BTreeMap::<Words, BTreeMap<Arrow, String>>::new();
         for (from, (file, code)) in &self.0 {
@@ -68,7 +68,7 @@ impl Tree {
         levels
     }
 
-    /// The files and paths that name by way of the root, or of a module written inside its file, what that only imports.
+    /// The imports through the root, or through an inline module, of items that this module only imports itself.
     pub(super) fn by_way_of_root(&self) -> Vec<String> {
         let root = self.0.get(&Words::new()).map(|(file, _)| file);
         let others = self.0.iter().filter(|(_, (file, _))| Some(file) != root);
@@ -79,7 +79,8 @@ impl Tree {
             .collect()
     }
 
-    /// Whether the first word of the path that is no module is an import of a module in this file.
+    /// Whether the path goes through an import of a module in this file. Such an import is the first segment that is
+    /// not a module.
     fn is_imported_by(&self, root: Option<&PathBuf>, from: &[String], path: &[String]) -> bool {
         let mut place = from.to_vec();
         for word in path {
@@ -99,7 +100,7 @@ impl Tree {
         false
     }
 
-    /// The module that defines what the path names. `None` if another crate does.
+    /// The module that defines what the path refers to. `None` if another crate does.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<Words> {
         let mut place = from.to_vec();
         for (index, word) in path.iter().enumerate() {
@@ -113,7 +114,7 @@ impl Tree {
                     let (_, code) = self.0.get(&place)?;
                     match code.imports.get(word) {
                         _ if code.children.contains_key(word) => place.push(word.clone()),
-                        // `use http;` and `use http::http;` name another crate.
+                        // `use http;` and `use http::http;` refer to another crate.
                         Some(import) if import[0] == *word => return None,
                         Some(import) => place = self.resolve(&place, import)?,
                         None => return (index > 0).then_some(place),
@@ -125,7 +126,7 @@ impl Tree {
     }
 }
 
-/// The file of a module that is not written inline.
+/// The file of a module that is not defined inline.
 fn file_of(root: &Path, path: &[String], sources: &Sources) -> Option<PathBuf> {
     let folder = root.with_file_name(path.join("/"));
     let files = [folder.with_extension("rs"), folder.join("mod.rs")];

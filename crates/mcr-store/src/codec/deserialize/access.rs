@@ -9,7 +9,7 @@ use super::{
     reader::Reader,
 };
 
-/// The prefix of the names by which serde_json marks its own types, such as `RawValue`.
+/// The prefix of the names with which serde_json marks its own types, such as `RawValue`.
 pub(super) const PRIVATE: &str = "$serde_json::private::";
 
 impl<'de> Reader<'de, '_> {
@@ -70,10 +70,10 @@ impl<'de> MapAccess<'de> for Elements<'_, 'de, '_> {
     }
 }
 
-/// The name of a field. It is a string, whatever type is asked for.
+/// The name of a field. It is a string, whatever type the caller wants.
 ///
-/// A type that asks for no value leaves the name unread, and the reader declines the object at the colon. Such a type would
-/// otherwise accept a field without a name, which is not JSON.
+/// If the caller's type reads nothing, the name stays unread, and the reader declines the object at the colon.
+/// Otherwise such a type would accept a field without a name, which is not JSON.
 struct FieldName<'t, 'de, 'r>(&'t mut Reader<'de, 'r>);
 
 macro_rules! decline_names {
@@ -116,7 +116,7 @@ impl<'de> Deserializer<'de> for FieldName<'_, 'de, '_> {
         })
     }
 
-    // serde_json reads these from the text of a name.
+    // serde_json parses these types from the text of a name.
     decline_names! {
         deserialize_bool
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128

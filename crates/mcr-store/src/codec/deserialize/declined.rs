@@ -5,14 +5,14 @@ use std::{cell::Cell, fmt};
 use serde::de;
 
 thread_local! {
-    /// Whether the text of an error was shown since this was set to false.
+    /// Whether the text of a [`Declined`] was formatted since this flag was last set to false.
     pub(super) static WAS_SHOWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The deserializer declined the JSON. There is no reason: the caller asks serde_json, which gives one.
+/// The deserializer has declined the JSON. There is no reason: the caller uses serde_json, which gives one.
 ///
-/// A type can keep the text of an error in its value. That text must be serde_json's, so a value is not used if the text of
-/// this error was shown: see [`WAS_SHOWN`].
+/// A type can store the text of an error in its value. That text must be the one of serde_json. So the decoded value
+/// is discarded if the text of this error was formatted: see [`WAS_SHOWN`].
 pub(super) struct Declined;
 
 pub(super) type Result<T> = std::result::Result<T, Declined>;

@@ -1,4 +1,4 @@
-//! The deserializer: a call of the reader for each type that is asked for.
+//! The implementation of [`Deserializer`], which calls the reader for each type.
 
 use serde::de::{Deserializer, Visitor};
 

@@ -1,6 +1,6 @@
 //! Reads JSON, or a template with its values, piece by piece.
 //!
-//! Most methods do not depend on the type that is decoded: each that does is compiled for every type.
+//! Most methods do not depend on the type that is decoded, because each method that does is compiled for every type.
 
 use serde::de::Visitor;
 
@@ -11,7 +11,7 @@ use crate::codec::{
     values::{TemplateValue, TemplateValues},
 };
 
-/// The most open brackets. serde_json declines more, too.
+/// The most nested brackets. serde_json declines more, too.
 const MAX_DEPTH: u8 = 127;
 
 pub(super) type SerdeJson<'de> = serde_json::Deserializer<serde_json::de::SliceRead<'de>>;
@@ -20,11 +20,12 @@ pub(super) struct Reader<'de, 'r> {
     json: Scanner<'de>,
     /// The values, if the JSON is a template.
     values: Option<TemplateValues<'de>>,
-    /// For strings without their escapes.
+    /// For strings whose escapes must be resolved.
     buffer: &'r mut String,
     /// How many brackets are open.
     depth: u8,
-    /// Whether anything was declined. A type can go on after an error, but the scanner has lost its position.
+    /// Whether anything was declined. A type may continue after an error, but the scanner's position is then
+    /// undefined.
     declined: bool,
 }
 
@@ -72,7 +73,7 @@ impl<'de> Reader<'de, '_> {
         self.or_decline(expected)
     }
 
-    /// Expects that a string is next, and stays in front of it.
+    /// Checks that a string is next. Does not move.
     #[inline(always)]
     pub(super) fn expect_string(&mut self) -> Result<()> {
         match self.peek()? {
@@ -102,7 +103,8 @@ impl<'de> Reader<'de, '_> {
 
     /// Goes to the next item or field. False if there is none.
     pub(super) fn next(&mut self, first: &mut bool, closing: u8) -> Result<bool> {
-        // After an error nothing is passed over, so a type that goes on after errors would never come to an end.
+        // After an error the position does not move. Without this check, a type that continues after errors would loop
+        // for ever.
         if self.declined {
             return Ok(false);
         }
@@ -153,7 +155,7 @@ impl<'de> Reader<'de, '_> {
         };
         match value {
             TemplateValue::Plain(text) => visitor.visit_borrowed_str(text),
-            // JSON has escapes here, so serde_json would not lend the text either.
+            // This string has escapes in JSON, so serde_json would not lend its text either.
             TemplateValue::Unescaped(text) => visitor.visit_str(text),
             TemplateValue::Timestamp(timestamp) => visitor.visit_str(ascii_text(&timestamp.text())),
             TemplateValue::Uid(uid) => visitor.visit_str(ascii_text(&uid.text())),
@@ -179,14 +181,15 @@ impl<'de> Reader<'de, '_> {
         }
     }
 
-    /// Lets serde_json read a value. Not for a value that the reader goes on in: serde_json does not know its depth.
+    /// Lets serde_json read a value. Not for arrays and objects that the reader continues with, because serde_json
+    /// does not know the current depth.
     pub(super) fn with_serde_json<T>(
         &mut self,
         read: impl FnOnce(&mut SerdeJson<'de>) -> serde_json::Result<T>,
     ) -> Result<T> {
         let value = match self.values {
             None => self.json.value(),
-            // Of a template only the value of a number's placeholder is JSON.
+            // In a template, the only JSON value is that of a number's placeholder.
             Some(_) => match self.peek().and_then(|_| self.value(PLACEHOLDER_STR))? {
                 Some(TemplateValue::Plain(number)) => Some(number),
                 _ => None,
@@ -201,7 +204,7 @@ impl<'de> Reader<'de, '_> {
         value: &'de str,
         read: impl FnOnce(&mut SerdeJson<'de>) -> serde_json::Result<T>,
     ) -> Result<T> {
-        // From bytes, as everywhere else: each kind of input is compiled by itself for every type.
+        // From a slice, as everywhere else: serde_json's code is compiled for each type and each kind of input.
         let mut json = serde_json::Deserializer::from_slice(value.as_bytes());
         match read(&mut json) {
             Ok(value) if json.end().is_ok() => Ok(value),

@@ -43,8 +43,8 @@ impl EventObject<'_> {
         }
     }
 
-    /// The resource version from which another watch can go on after this event. `None` if the object has none, or is not an
-    /// object.
+    /// The resource version from which another watch can go on after this event. `None` if the object has none, or is
+    /// not an object.
     pub fn resource_version(&self) -> Option<String> {
         let object = self.0.as_ref().ok()?;
         Some(object.object().metadata().resource_version()?.into_owned())
@@ -111,8 +111,8 @@ pub(super) fn scan_event(text: &str) -> Option<WatchEvent<'_>> {
     }
 }
 
-/// Parses a watch event with serde_json. [`parse_event`] does so if the scanner declines the line; the results are the same
-/// for any line.
+/// Parses a watch event with serde_json, with the same result as [`parse_event`] for any line. `parse_event` calls it
+/// if the scanner declines the line.
 ///
 /// # Errors
 /// [`EventError`] if the line is not JSON, or if type and object are not those of a watch event.

@@ -12,13 +12,13 @@ use reader::ListReader;
 
 /// Reads the body of a list in parts, so that a large list needs no memory for its whole body.
 ///
-/// Append bytes to the [`buffer`](Self::buffer), [`read`](Self::read) the items that are complete, append more. After the
-/// last bytes, [`finish`](Self::finish). The result is that of [`parse_list`](crate::parse_list) for the whole body, whatever parts the body
-/// arrives in. Only an error can come too late: items that were read before it are part of no list. Use the items after
+/// Append bytes to the [`buffer`](Self::buffer), [`read`](Self::read) the items that are complete, append more. After
+/// the last bytes, [`finish`](Self::finish). The result is that of [`parse_list`](crate::parse_list) for the whole
+/// body, whatever parts the body arrives in. An error may come after items were read. So use the items only after
 /// `finish` has succeeded.
 ///
 /// The buffer shrinks by what was read, so it holds at most one part and one incomplete object. Each byte is read a
-/// bounded number of times, however small the parts are. Parts of about 1 MiB cost the least time.
+/// bounded number of times, however small the parts are. Parts of about 1 MiB are the fastest.
 ///
 /// ```
 /// use mcr_store::{Encoder, Encoding, ListDecoder};
@@ -49,7 +49,7 @@ pub struct ListDecoder {
     consumed: usize,
     reader: ListReader,
     list_templates: ListTemplates,
-    /// The error that ended the reading.
+    /// The error that ended the reading, for all further calls.
     error: Option<ListError>,
 }
 
@@ -60,13 +60,13 @@ impl ListDecoder {
         &mut self.buffer
     }
 
-    /// The items that are complete and were not given out before, in the order of the list. Empty if there is none.
+    /// The items that are complete and were not returned before, in the order of the list. May be empty.
     ///
-    /// An item that is not an object does not fail the list: its place among the items has the error.
+    /// An item that is not an object does not fail the list: the error takes its place among the items.
     ///
     /// # Errors
-    /// [`ListError`] if the bytes so far are not the beginning of a list, or if a single value is longer than 16 MiB. Stop
-    /// reading the body then: the error stays.
+    /// [`ListError`] if the bytes so far are not the beginning of a list, or if a single value is longer than 16 MiB.
+    /// Stop reading the body then: the error stays.
     pub fn read(&mut self) -> Result<RawObjects<'_>, ListError> {
         self.buffer();
         if let Some(error) = &self.error {
@@ -82,8 +82,8 @@ impl ListDecoder {
     /// Checks that the list is complete. [`read`](Self::read) the items first.
     ///
     /// # Errors
-    /// [`ListError`] if the body is not a list with a resource version, or was cut off. [`ListError::Unread`] if items were not
-    /// read.
+    /// [`ListError`] if the body is not a list with a resource version, or was cut off. [`ListError::Unread`] if items
+    /// were not read.
     pub fn finish(mut self) -> Result<ListEnd, ListError> {
         if !self.read()?.is_empty() {
             return Err(ListError::Unread);
@@ -95,7 +95,7 @@ impl ListDecoder {
 
 /// Parses the body of a list. Reads the fields of each item and of its metadata, and no values.
 ///
-/// An item that is not an object does not fail the list: its place among the items has the error.
+/// An item that is not an object does not fail the list: the error takes its place among the items.
 ///
 /// ```
 /// use mcr_store::{Encoder, Encoding, parse_list};

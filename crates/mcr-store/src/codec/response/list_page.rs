@@ -25,7 +25,7 @@ impl<'a> ListPage<'a> {
     }
 }
 
-/// What a list has beside its items.
+/// The part of a list that is not its items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListEnd {
     /// `metadata.resourceVersion`, which a watch can start from. Never empty.
@@ -52,8 +52,8 @@ pub enum ListError {
         "an object of the list is longer than 16 MiB, so the list can't be read; make the object smaller or leave it out"
     )]
     TooLong,
-    /// [`ListDecoder::finish`](crate::ListDecoder::finish) found items that [`ListDecoder::read`](crate::ListDecoder::read)
-    /// has not given out.
+    /// [`ListDecoder::finish`](crate::ListDecoder::finish) found items that
+    /// [`ListDecoder::read`](crate::ListDecoder::read) has not returned.
     #[error("the list has items that were not read; read the decoder after the last bytes, then finish it")]
     Unread,
 }
@@ -89,7 +89,8 @@ pub(super) struct ListMeta {
     continue_token: Option<String>,
 }
 
-/// The field `items`. A server written in Go sends `null` for an empty list, so null and a missing field differ.
+/// The field `items`. A server written in Go sends `null` for an empty list, so `null` is valid and a missing field is
+/// not.
 #[derive(Default)]
 pub(super) enum Items<I> {
     #[default]

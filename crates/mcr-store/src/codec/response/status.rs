@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// The longest message that is kept, in bytes.
 const MAX_MESSAGE: usize = 500;
 
-/// The parts of a Kubernetes `Status` that a client decides by. Fields that the server did not send are empty.
+/// The parts of a Kubernetes `Status` that affect what a client does. Fields that the server did not send are empty.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct Status {
@@ -17,7 +17,7 @@ pub struct Status {
     pub message: String,
     /// Further details.
     pub details: Option<StatusDetails>,
-    /// The metadata, which the answer to an expired list has.
+    /// The metadata, which the answer to a list with an expired token has.
     pub metadata: Option<StatusMetadata>,
 }
 
@@ -25,7 +25,7 @@ pub struct Status {
 #[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct StatusMetadata {
-    /// Continues a list whose token has expired, at a newer version: a list with pages of several versions.
+    /// A token to continue a list whose own token has expired. The remaining pages are of a newer version.
     #[serde(rename = "continue")]
     pub continue_token: Option<String>,
 }
@@ -38,7 +38,8 @@ pub struct StatusDetails {
     pub retry_after_seconds: Option<u32>,
 }
 
-/// Parses the body of an error answer. A body that is not a `Status`, such as the HTML page of a proxy, gives the code alone.
+/// Parses the body of an error answer. A body that is not a `Status`, such as the HTML page of a proxy, gives the code
+/// alone.
 ///
 /// `code` is the status of the HTTP answer and replaces the one in the body. The message is cut after 500 bytes.
 ///
@@ -57,7 +58,7 @@ pub fn parse_status(code: u16, body: &[u8]) -> Status {
     status
 }
 
-/// The last position that is at most `at` and is not within a character.
+/// The last position up to `at` that is not inside a character.
 fn char_boundary_up_to(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()

@@ -1,10 +1,11 @@
-//! Searches text for special bytes, a block at a time. Special bytes are quotes, backslashes and control characters: the
-//! bytes that can't stand for themselves inside a JSON string.
+//! Searches text for special bytes, one block at a time. Special bytes are quotes, backslashes and control characters:
+//! the bytes that can't occur unescaped inside a JSON string.
 
-/// The bytes of a block: as many as a word has bits.
+/// The number of bytes in a block: one for each bit of a word.
 pub(super) const BLOCK: usize = u64::BITS as usize;
 
-/// The special bytes of the block that starts at `start`, a bit for each byte. `None` if the text ends before.
+/// The special bytes of the block that starts at `start`, as one bit per byte. `None` if the text ends before the
+/// block does.
 #[inline(never)]
 pub(super) fn special_at(bytes: &[u8], start: usize) -> Option<u64> {
     let rest = bytes.get(start..)?;
@@ -16,10 +17,11 @@ pub(super) fn special_at(bytes: &[u8], start: usize) -> Option<u64> {
     (!rest.is_empty()).then(|| special(&block))
 }
 
-/// The special bytes of a block, a bit for each byte. The lowest bit is that of the first byte. Compilers turn the loop into
-/// vector instructions.
+/// The special bytes of a block, as one bit per byte. The lowest bit is that of the first byte. The compiler turns the
+/// loop into vector instructions.
 fn special(block: &[u8; BLOCK]) -> u64 {
-    /// A bit for each eighth of the block, so that the results of all eighths fit into as many bytes as one eighth has.
+    /// The bit that marks a special byte, by the position of the byte. Each eighth of the block has its own bit, so that
+    /// the results of all eighths can be combined in 8 bytes.
     const EIGHTHS: [u8; BLOCK] = {
         let mut eighths = [0; BLOCK];
         let mut at = 0;
@@ -31,7 +33,8 @@ fn special(block: &[u8; BLOCK]) -> u64 {
     };
     let mut found = [0_u8; BLOCK];
     for ((found, byte), eighth) in found.iter_mut().zip(block).zip(EIGHTHS) {
-        // `^ 2` turns a quote into a blank and a blank into a quote, so one comparison finds quotes and control characters.
+        // `^ 2` swaps the quote (0x22) and the blank (0x20). So one comparison with the blank finds quotes and control
+        // characters.
         let is_special = (*byte ^ 2 <= b' ') | (*byte == b'\\');
         *found = if is_special { eighth } else { 0 };
     }

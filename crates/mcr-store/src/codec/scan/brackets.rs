@@ -1,7 +1,7 @@
 //! The arrays and objects around a position.
 
-/// The open brackets around a position, a bit for each: 1 for an object, 0 for an array. The lowest bit is the
-/// innermost. A further bit, above the outermost, marks how many there are.
+/// The open brackets around a position, as one bit each: 1 for an object, 0 for an array. The lowest bit is the
+/// innermost bracket. One more bit, above the outermost bracket, marks how many there are.
 pub(super) struct Brackets(u128);
 
 impl Default for Brackets {

@@ -70,7 +70,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Passes over a byte. False if the next byte that is not white space is another one.
+    /// Skips `byte` and white space before it. Returns false and skips nothing else if the next byte is another one.
     #[inline(always)]
     pub(in crate::codec) fn accept(&mut self, byte: u8) -> bool {
         if self.peek() == Some(byte) {
@@ -80,13 +80,13 @@ impl<'a> Scanner<'a> {
         false
     }
 
-    /// Passes over a byte. `None` if the next byte that is not white space is another one.
+    /// Skips `byte` and white space before it. `None` if the next byte is another one.
     #[inline(always)]
     pub(in crate::codec) fn expect(&mut self, byte: u8) -> Option<()> {
         self.accept(byte).then_some(())
     }
 
-    /// Passes over `literal`. `None` if the next bytes are others.
+    /// Skips `literal`. `None` if other bytes are next.
     #[inline(always)]
     pub(in crate::codec) fn literal(&mut self, literal: &str) -> Option<()> {
         let rest = self.text.as_bytes().get(self.at..)?;

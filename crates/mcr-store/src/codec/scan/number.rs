@@ -17,7 +17,7 @@ pub(in crate::codec) fn parse_integer(json: &[u8]) -> Option<(i64, usize)> {
         value = value * 10 + i64::from(digit - b'0');
         len += 1;
     }
-    // JSON has no leading zeros, and serde_json reads -0 as a float.
+    // JSON allows no leading zeros, and serde_json reads -0 as a float.
     let zero = digits.first() == Some(&b'0') && (len > 1 || negative);
     if len == 0 || zero || matches!(digits.get(len), Some(b'.' | b'e' | b'E')) {
         return None;
@@ -26,7 +26,7 @@ pub(in crate::codec) fn parse_integer(json: &[u8]) -> Option<(i64, usize)> {
 }
 
 impl Scanner<'_> {
-    /// Reads an integer of at most 18 digits. Stays in front of any other number.
+    /// Reads an integer of at most 18 digits. `None` for any other number, whose bytes stay unread.
     pub(in crate::codec) fn integer(&mut self) -> Option<i64> {
         let (value, len) = parse_integer(self.text.as_bytes().get(self.at..)?)?;
         self.at += len;

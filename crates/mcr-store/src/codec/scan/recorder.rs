@@ -1,15 +1,16 @@
-//! Records scalars while a scanner passes over values.
+//! Records scalars while a scanner skips values.
 
 use crate::codec::{
     placeholder::PLACEHOLDER,
     scalar::{Scalar, Scalars},
 };
 
-/// The most scalars and escapes that are recorded of one field, added up. Beyond it their positions would take more memory
-/// than they save: the field is held as it is, and the object makes no list template.
+/// The most scalars and escapes, taken together, that are recorded for one field. Beyond this number, their positions
+/// would take more memory than templates save. Then the field is stored as it is, and the object makes no list
+/// template.
 pub(super) const MAX_RECORDED: usize = 1 << 14;
 
-/// Receives the scalars and the escapes that a scanner passes over.
+/// Receives the scalars and the escapes that a scanner skips.
 pub(super) trait Recorder {
     fn scalar(&mut self, scalar: Scalar);
 
@@ -24,7 +25,7 @@ impl Recorder for () {
     fn escape(&mut self, _: usize) {}
 }
 
-/// Records at most [`MAX_RECORDED`], and more escapes only where they fit without an allocation.
+/// Records at most [`MAX_RECORDED`] scalars and escapes. Records further escapes only if they need no allocation.
 pub(in crate::codec) struct BoundedRecorder<'s> {
     pub(super) scalars: &'s mut Scalars,
     /// The count of scalars and escapes at which recording stops.
@@ -56,14 +57,14 @@ impl Recorder for BoundedRecorder<'_> {
 
     #[inline(always)]
     fn escape(&mut self, at: usize) {
-        // Escapes are frequent. The first comparison is the cheaper one and mostly true.
+        // Escapes are frequent. The first condition is cheaper and mostly true.
         if self.scalars.has_capacity_for_escape() || self.is_complete() {
             self.scalars.push_escape(at);
         }
     }
 }
 
-/// Counts the placeholders of a template. Other strings of the template are no placeholders.
+/// Counts the placeholders of a template. Other strings of the template are not placeholders.
 pub(super) struct PlaceholderCounter<'a> {
     pub(super) text: &'a str,
     pub(super) count: usize,

@@ -1,4 +1,4 @@
-//! Strategies for JSON, also for broken JSON. The tests of other modules use them too.
+//! Strategies for valid and broken JSON, for the tests of several modules.
 
 use proptest::{prelude::*, sample::Index};
 
@@ -7,7 +7,7 @@ pub(in crate::codec) fn space() -> impl Strategy<Value = &'static str> {
     prop_oneof![8 => Just(""), 1 => Just(" "), 1 => Just("\n \t\r")]
 }
 
-/// A string as it is written in JSON. Some are long enough to reach over several blocks.
+/// A string as JSON text. Some are long enough to extend over several blocks.
 pub(in crate::codec) fn string() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => "[a-z :{}\\[\\],]{0,30}",

@@ -24,8 +24,8 @@ enum Special {
     Backslash,
 }
 
-/// What an escape of two bytes stands for, by its second byte: `\n` stands for a line feed, so the entry of `n` is a
-/// line feed. An entry is zero if its byte after a backslash is no escape of two bytes.
+/// The byte that an escape of two bytes stands for, by its second byte. For example, the entry of `n` is a line feed,
+/// because `\n` stands for one. An entry is zero if there is no such escape.
 const ESCAPED: [u8; 256] = {
     let mut escaped = [0; 256];
     let mut rest: &[(u8, u8)] = &[
@@ -61,7 +61,7 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     pub(super) fn name(&mut self) -> Option<Cow<'a, str>> {
         self.peek()?;
-        // The compiler keeps the fields of a local copy in registers, which is faster.
+        // A local copy, because the compiler keeps its fields in registers, which is faster.
         let mut end = self.clone();
         end.expect(b'"')?;
         let has_escapes = end.skip_string(&mut ())?;
@@ -75,7 +75,7 @@ impl<'a> Scanner<'a> {
         Some(name)
     }
 
-    /// Reads a string. The position is behind its first quote. A string with escapes is unescaped into `buffer`.
+    /// Reads a string. The position is after its first quote. A string with escapes is unescaped into `buffer`.
     #[inline(always)]
     pub(in crate::codec) fn read_string<'b>(
         &mut self,
@@ -88,7 +88,7 @@ impl<'a> Scanner<'a> {
         self.unescape(start, buffer).map(ScannedString::Unescaped)
     }
 
-    /// Skips a string. The position is behind its first quote. Returns whether the string has escapes.
+    /// Skips a string. The position is after its first quote. Returns whether the string has escapes.
     #[inline(always)]
     pub(super) fn skip_string(&mut self, recorder: &mut impl Recorder) -> Option<bool> {
         let mut has_escapes = false;
@@ -104,7 +104,7 @@ impl<'a> Scanner<'a> {
         Some(has_escapes)
     }
 
-    /// Skips the plain bytes of a string, and the quote or backslash behind them.
+    /// Skips the plain bytes of a string, and the quote or backslash after them.
     #[inline(always)]
     fn next_special(&mut self) -> Option<Special> {
         let bytes = self.text.as_bytes();
@@ -129,7 +129,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Unescapes a string. `start` is the position behind its first quote, and `self` is behind its first backslash.
+    /// Unescapes a string. `start` is the position after its first quote. `self` is after its first backslash.
     #[inline(never)]
     fn unescape<'b>(&mut self, start: usize, buffer: &'b mut String) -> Option<&'b str> {
         buffer.clear();
@@ -158,8 +158,7 @@ impl<'a> Scanner<'a> {
         Some(buffer)
     }
 
-    /// Unescapes a string with UTF-16 surrogates. Such strings are rare, so the slower serde_json is good enough for
-    /// them.
+    /// Unescapes a string with UTF-16 surrogates. Such strings are rare, so serde_json is fast enough for them.
     #[cold]
     fn unescape_by_serde_json<'b>(&mut self, start: usize, buffer: &'b mut String) -> Option<&'b str> {
         self.at = start;

@@ -16,8 +16,8 @@ use crate::codec::{
 pub(in crate::codec) struct FieldText<'a> {
     /// The value as it is written.
     pub(in crate::codec) value: &'a str,
-    /// The position of the quote before the field's name. `None` if the name has escapes, if white space is between name
-    /// and value, or if the value has more scalars and escapes than are recorded.
+    /// The position of the quote before the field's name. `None` if the name has escapes, if white space is between
+    /// name and value, or if the value has more scalars and escapes than are recorded.
     pub(in crate::codec) start: Option<usize>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes over a value. Returns it as it is written.
+    /// Skips a value, and returns its JSON text.
     pub(in crate::codec) fn value(&mut self) -> Option<&'a str> {
         self.peek()?;
         let mut end = self.clone();
@@ -53,7 +53,7 @@ impl<'a> Scanner<'a> {
         value
     }
 
-    /// Passes over the value of a field whose name was just read, and records its scalars.
+    /// Skips the value of a field whose name was just read, and records its scalars.
     #[inline(never)]
     pub(in crate::codec) fn field(
         &mut self,
@@ -83,7 +83,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Passes over a value of a template. Returns how many placeholders it has.
+    /// Skips a value of a template. Returns how many placeholders it has.
     pub(in crate::codec) fn placeholders(&mut self) -> Option<usize> {
         let mut placeholders = PlaceholderCounter {
             text: self.text,
@@ -93,7 +93,7 @@ impl<'a> Scanner<'a> {
         Some(placeholders.count)
     }
 
-    /// The scalars of a value. `None` if there are more than are recorded.
+    /// The scalars of a value. `None` if there are more than the recorder accepts.
     pub(in crate::codec) fn scalars(mut self) -> Option<Scalars> {
         let mut scalars = Scalars::default();
         let mut recorder = BoundedRecorder::new(&mut scalars);
@@ -101,8 +101,8 @@ impl<'a> Scanner<'a> {
         recorder.is_complete().then_some(scalars)
     }
 
-    /// Passes over the text `before`, which includes the first quote of a string, and over the scalar behind it. On
-    /// `None` the position is as it was.
+    /// Skips the text `before`, which includes the first quote of a string, and the scalar after it. If the result is
+    /// `None`, the position is unchanged.
     #[inline(always)]
     pub(in crate::codec) fn scalar_after(
         &mut self,
@@ -137,9 +137,10 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Passes over a value and records its scalars. With `PLACEHOLDERS` a placeholder may be in the place of a number.
+    /// Skips a value and records its scalars. With `PLACEHOLDERS`, a placeholder may stand for a number.
     ///
-    /// Not recursive, because the sender decides how deep a value is. Declines more than 127 open brackets.
+    /// Not recursive, because the sender of the JSON decides how deep a value is. Declines more than 127 nested
+    /// brackets.
     #[inline(always)]
     fn skip<const PLACEHOLDERS: bool>(&mut self, recorder: &mut impl Recorder) -> Option<()> {
         let mut brackets = Brackets::default();

@@ -1,7 +1,8 @@
 //! The reader of a list whose body arrives in parts.
 //!
-//! It goes through the list in steps: a bracket, a comma, the name of a field, a value. It takes a step when all bytes of the step
-//! are there, so it can stop behind each step and go on with another part.
+//! The reader goes through the list in steps. It takes a step only when all bytes of the step have arrived, so it can
+//! stop after any step and continue with the next part. A step reads a bracket, a comma, or a *unit*: the name of a
+//! field, or a value.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,7 +20,7 @@ use crate::codec::{
 /// The longest object of a list, and the longest of any other single value: 16 MiB, as for the line of a watch.
 pub(super) const MAX_VALUE: usize = crate::codec::line_decoder::MAX_LINE;
 
-/// How far a list was read.
+/// How far a list has been read.
 #[derive(Default)]
 pub(super) struct ListReader {
     place: Place,
@@ -27,20 +28,20 @@ pub(super) struct ListReader {
     has_metadata: bool,
     metadata: Option<ListMeta>,
     items: Items<()>,
-    /// The end of the unit at the place, if the unit was not complete.
+    /// The search for the end of the current unit, if the unit was not complete.
     unit_end: UnitEnd,
     /// The length of the last object.
     object_len: usize,
-    /// The lines that were read.
+    /// The number of lines that were read.
     lines: usize,
-    /// The bytes of the last line that were read.
+    /// The number of bytes that were read of the last line.
     columns: usize,
-    /// How many bytes were read, each as often as it was.
+    /// The sum of the lengths of all texts that were scanned, to test that no byte is scanned too often.
     #[cfg(test)]
     pub(super) scanned: usize,
 }
 
-/// The place in the list behind a step.
+/// What was read last in the list.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Place {
     #[default]
@@ -67,13 +68,14 @@ enum ListField {
 enum Stop {
     /// More bytes are needed.
     Incomplete,
-    /// It is no list.
+    /// The bytes are not a list.
     Malformed,
     TooLong,
 }
 
 impl ListReader {
-    /// Reads `bytes`, which begin where the call before has stopped. Returns the items, and how many bytes were read.
+    /// Reads `bytes`, which begin where the previous call has stopped. Returns the items, and how many bytes were
+    /// read.
     pub(super) fn read<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -123,7 +125,8 @@ impl ListReader {
     ) -> Result<(), Stop> {
         let next = json.peek().ok_or(Stop::Incomplete)?;
         let rest = bytes.get(start..).unwrap_or_default();
-        // An object that is shorter than the one before may be cut off. To scan it in vain takes longer than this search.
+        // An object that is shorter than the previous one may be cut off. This search is faster than scanning a part
+        // of an object in vain.
         if self.place == Place::Item && rest.len() < self.object_len && !self.unit_end.find(rest) {
             return Err(Stop::Incomplete);
         }
@@ -144,7 +147,7 @@ impl ListReader {
             }
             (Place::BehindItem, b',') => Place::Item,
             (Place::FirstItem | Place::BehindItem, b']') => Place::BehindField,
-            // serde_json refuses a body that is a string, a number or a literal when it has read it to its end.
+            // If the body is a string, a number or a literal, serde_json refuses it only after it has read all of it.
             (Place::Start, b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n')
             | (Place::FirstField | Place::Field, b'"')
             | (Place::Value(_) | Place::FirstItem | Place::Item, _) => {
@@ -194,7 +197,7 @@ impl ListReader {
         Ok(())
     }
 
-    /// The field of this name. `None` if the list has it already, or if serde_json does not read the name.
+    /// The field of this name. `None` if the list already had this field, or if serde_json can't read the name.
     fn field(&self, name: &str) -> Option<ListField> {
         let (field, is_repeated) = match &*Text::of(name)? {
             "metadata" => (ListField::Metadata, self.has_metadata),
@@ -204,7 +207,7 @@ impl ListReader {
         (!is_repeated).then_some(field)
     }
 
-    /// Reads the value of a field. `None` if it has another type.
+    /// Reads the value of a field. `None` if the value has another type.
     fn value(&mut self, field: ListField, value: &str) -> Option<()> {
         match field {
             ListField::Metadata => {
@@ -218,7 +221,7 @@ impl ListReader {
         Some(())
     }
 
-    /// Ends the list. `rest` was not read.
+    /// Ends the list. `rest` are the bytes that were not read.
     pub(super) fn finish(self, rest: &[u8]) -> Result<ListEnd, ListError> {
         let rest = from_utf8(rest).map_err(|_| not_utf8())?;
         if self.place != Place::End {
@@ -231,7 +234,7 @@ impl ListReader {
         Ok(body.parts()?.0)
     }
 
-    /// The error that serde_json has about the whole list. `rest` is the list from the place on.
+    /// The error that serde_json would have for the whole list. `rest` is the unread part of the list.
     fn error(&self, rest: &str) -> ListError {
         if self.place == Place::Start && rest.starts_with('[') {
             return ListError::NoItems;
@@ -249,10 +252,10 @@ impl ListReader {
         }
     }
 
-    /// A short text in the place of all that was read: serde_json reads the rest behind it in the same way.
+    /// A short text that replaces everything that was read. After it, serde_json reads the rest in the same way.
     fn substitute(&self) -> String {
         let in_items = matches!(self.place, Place::FirstItem | Place::Item | Place::BehindItem);
-        // Not numbers, which a following point or letter `e` would continue.
+        // No numbers, because a following point or letter `e` would be a part of the number.
         let mut fields = vec![r#""":null"#];
         if self.has_metadata {
             fields.push(r#""metadata":null"#);
@@ -291,7 +294,7 @@ fn check_length(value: usize) -> Result<(), Stop> {
     (value <= MAX_VALUE).then_some(()).ok_or(Stop::TooLong)
 }
 
-/// The bytes as text, without a character at the end that is cut off.
+/// The bytes as text, without an incomplete character at the end.
 fn beginning(bytes: &[u8]) -> Result<&str, ListError> {
     let whole = match from_utf8(bytes) {
         Ok(text) => return Ok(text),

@@ -1,8 +1,8 @@
 //! Finds the end of a value or of a field's name in bytes that arrive in parts.
 
-/// How far the end of a unit was searched. A unit is a value, or the name of a field with its colon.
+/// The state of a search for the end of a unit. A unit is a value, or the name of a field with its colon.
 ///
-/// It distinguishes complete from incomplete, and reads each byte once. Whether the bytes are JSON, others find out.
+/// It only decides whether the unit is complete, and reads each byte once. It does not check that the bytes are JSON.
 #[derive(Default)]
 pub(super) struct UnitEnd {
     /// How many bytes of the unit were read.
@@ -17,9 +17,11 @@ impl UnitEnd {
         self.at > 0
     }
 
-    /// Goes on in `unit`, which begins with the bytes of the calls before. Whether all of the unit is there.
+    /// Continues the search in `unit`, which begins with the bytes of the previous calls. Returns whether the whole
+    /// unit is there.
     ///
-    /// A string, a number or a literal is complete when a byte behind it is there: a number might go on.
+    /// A string, a number or a literal is complete only when the byte after it is there, because a number could
+    /// continue.
     pub(super) fn find(&mut self, unit: &[u8]) -> bool {
         while let Some(rest) = unit.get(self.at..) {
             if self.in_string {
@@ -29,7 +31,7 @@ impl UnitEnd {
                 };
                 let is_quote = rest.get(special) == Some(&b'"');
                 self.in_string = !is_quote;
-                // A byte behind a backslash is no quote. It may be in the next part.
+                // The byte after a backslash is not a closing quote. It may be in the next part.
                 self.at += special + if is_quote { 1 } else { 2 };
                 continue;
             }
@@ -37,7 +39,7 @@ impl UnitEnd {
             match byte {
                 b'"' => self.in_string = true,
                 b'{' | b'[' => self.depth += 1,
-                // The position stays, so that the unit is found complete again.
+                // The position does not move, so that a repeated search finds the unit complete again.
                 b'}' | b']' if self.depth <= 1 => return true,
                 b'}' | b']' => self.depth -= 1,
                 b',' | b':' if self.depth == 0 => return true,
