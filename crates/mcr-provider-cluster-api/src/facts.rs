@@ -78,7 +78,10 @@ impl Facts {
             Some(custom) => (custom.name.as_str().into(), custom.key.as_str().into()),
             None => (format!("{}{SUFFIX}", cluster.name).into(), KUBECONFIG_KEY.into()),
         };
-        let elsewhere = self.secret.as_ref().and_then(|secret| secret.namespace.as_deref());
+        let elsewhere = self
+            .secret
+            .as_ref()
+            .and_then(|secret| secret.namespace.as_deref());
         let namespace = elsewhere.map(Arc::from).or(cluster.namespace.clone());
         (ObjectKey { namespace, name }, key)
     }
