@@ -101,7 +101,7 @@ impl ClusterApiProviderBuilder {
     /// `<cluster>-kubeconfig` with the key [`value`](crate::KUBECONFIG_KEY).
     ///
     /// A Secret in the namespace of the Cluster must have the label [`CLUSTER_NAME_LABEL`](crate::CLUSTER_NAME_LABEL). One whose
-    /// [`namespace`](SecretKeyRef::namespace) is set needs no label and is not watched: it is read when its Cluster changes, and again
+    /// [`namespace`](SecretKeyRef::namespace()) is set needs no label and is not watched: it is read when its Cluster changes, and again
     /// each minute, for which the client needs the right to get it there.
     ///
     /// ```
