@@ -8,9 +8,8 @@ use mcr_core::{
 
 use crate::{
     access_providers::AccessProviders,
-    config::{Access, Config},
+    config::{Access, Config, OLD_VERSION},
     error::ClusterInventoryError,
-    facts::OLD_VERSION,
     placement::PlacementDecisions,
     provider::ClusterInventoryProvider,
     selection::{Ready, Selection},

@@ -7,9 +7,12 @@ use mcr_core::{
 };
 
 use crate::{
-    access_providers::AccessProviders, facts::OLD_VERSION, placement::PlacementDecisions,
-    secret::CONSUMER_LABEL, selection::Selection, v1alpha2::ClusterProfile,
+    access_providers::AccessProviders, placement::PlacementDecisions, secret::CONSUMER_LABEL,
+    selection::Selection, v1alpha2::ClusterProfile,
 };
+
+/// The version that is read where the hub does not serve v1alpha2.
+pub(crate) const OLD_VERSION: &str = "v1alpha1";
 
 pub(crate) const PROFILES: Versions = Versions {
     group: "multicluster.x-k8s.io",

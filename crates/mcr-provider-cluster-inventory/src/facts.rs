@@ -10,15 +10,12 @@ use mcr_core::{
 };
 
 use crate::{
-    config::Access,
+    config::{Access, OLD_VERSION},
     offer::Offer,
     selection::{Ready, Selection},
     v1alpha1,
     v1alpha2::ClusterProfile,
 };
-
-/// The version that is read where the hub does not serve v1alpha2.
-pub(crate) const OLD_VERSION: &str = "v1alpha1";
 
 /// The label that two ClusterProfiles of one namespace share if they describe the same cluster.
 pub const MEMBER_ID_LABEL: &str = "multicluster.x-k8s.io/inventory-member-id";
