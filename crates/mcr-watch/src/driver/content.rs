@@ -18,7 +18,8 @@ use http::{Response, header};
 use http_body_util::BodyExt;
 use mcr_client::{ResponseBody, TransportError};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt}, task::coop::consume_budget,
+    io::{AsyncBufReadExt, AsyncReadExt},
+    task::coop::consume_budget,
 };
 use tokio_util::io::StreamReader;
 

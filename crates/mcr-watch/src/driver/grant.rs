@@ -43,7 +43,11 @@ pub async fn confirm_grant(
             if !watch.is_granted(&grant) {
                 return;
             }
-            let listed = timeout(env.settings.list_timeout, list_keys(watch.request(), &env, attempt == 0)).await;
+            let listed = timeout(
+                env.settings.list_timeout,
+                list_keys(watch.request(), &env, attempt == 0),
+            )
+            .await;
             complete = matches!(listed, Ok(Ok(keys)) if has_exactly(&watch, &keys));
             if complete {
                 break;

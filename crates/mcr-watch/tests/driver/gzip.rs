@@ -81,7 +81,10 @@ async fn after_a_list_that_can_not_be_unpacked_the_others_are_not_compressed() {
         assert!(problems[0].contains(problem) && helps, "{problem}: {problems:?}");
         one.listed(2).await;
         let asked = server.lists(MAPS);
-        let encodings: Vec<_> = asked.iter().map(|asked| asked.header("accept-encoding")).collect();
+        let encodings: Vec<_> = asked
+            .iter()
+            .map(|asked| asked.header("accept-encoding"))
+            .collect();
         assert_eq!(encodings, ["gzip", "identity", "identity"].map(Some), "{problem}");
     }
 }
