@@ -28,7 +28,8 @@ pub struct Settings {
     pub body_limit: usize,
     /// Whether lists of a fleet's watches may be compressed with gzip, in clusters whose endpoint does not decide it. API servers compress
     /// lists of more than 128 KiB. That costs both sides CPU time, and is faster where the network is slow. Watches and the requests of
-    /// a cluster's `kube::Client` are not compressed. A transport layer receives lists as the server has sent them. False by default.
+    /// a cluster's `kube::Client` are not compressed, nor are the lists of a watch after one that could not be unpacked, or grew more
+    /// than 128 times. A transport layer receives lists as the server has sent them. False by default.
     pub gzip_lists: bool,
     /// The proxies to API servers whose endpoint names none. Default: none, and the connections are direct.
     pub proxies: Option<Arc<ProxyEnvironment>>,

@@ -31,6 +31,8 @@ pub(super) struct PageRequest<'a> {
     pub(super) source: Source,
     pub(super) size: u32,
     pub(super) continue_token: Option<&'a str>,
+    /// Whether the response may be compressed, if the transport accepts that.
+    pub(super) may_compress: bool,
 }
 
 /// Why there is no page.
@@ -68,7 +70,7 @@ pub(super) async fn send_list(env: &DriverEnv, page: PageRequest<'_>) -> Result<
     // Servers that convert objects, and proxies that wait for the whole response, send the head late.
     let head_timeout = HeadTimeout(env.settings.list_timeout + HEAD_AFTER_END);
     request.extensions_mut().insert(head_timeout);
-    let accepts_gzip = env.transport.accepts_gzip();
+    let accepts_gzip = page.may_compress && env.transport.accepts_gzip();
     if accepts_gzip {
         let gzip = HeaderValue::from_static("gzip");
         request.headers_mut().insert(header::ACCEPT_ENCODING, gzip);
@@ -124,6 +126,7 @@ pub(super) async fn silent(env: &DriverEnv, kind: &WatchRequest) -> WatchError {
             source: Source::Pages,
             size: 1,
             continue_token: None,
+            may_compress: false,
         };
         // A server that refuses is not silent.
         match timeout(PROBE_TIMEOUT, send_list(env, probe)).await {

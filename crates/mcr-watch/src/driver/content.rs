@@ -1,7 +1,7 @@
 //! The content of a list, unpacked if the server has compressed it.
 
 use std::{
-    io,
+    io, mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,17 +10,23 @@ use std::{
 
 use async_compression::tokio::bufread::GzipDecoder;
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use futures::{
+    Stream, StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
 use http::{Response, header};
 use http_body_util::BodyExt;
 use mcr_client::{ResponseBody, TransportError};
-use tokio::{io::AsyncReadExt, task::coop::consume_budget};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt},
+    task::coop::consume_budget,
+};
 use tokio_util::io::StreamReader;
 
 use crate::error::WatchError;
 
-/// How many times what arrived unpacked content may take. Objects that are nearly alike take 50 times as much; what is made for it, a
-/// thousand times, and would cost its server little and this process much.
+/// How many times what arrived unpacked content may take. Objects that are nearly alike take 50 times as much; what is made for it, or
+/// a few large objects of one letter, a thousand times, and would cost its server little and this process much.
 const MOST_GROWTH: u64 = 128;
 
 /// Content of this size may have grown as much as it wants.
@@ -30,16 +36,12 @@ const ANY_GROWTH: u64 = 1 << 20;
 const ROOM: usize = 64 << 10;
 const DECODER: usize = 112 << 10;
 
-type Decoder = GzipDecoder<StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>>;
+type Packed = StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>;
 
 /// The content of a response.
 pub(super) enum Content {
     Plain(ResponseBody),
-    Gzip {
-        decoder: Box<Decoder>,
-        arrived: Arc<AtomicU64>,
-        unpacked: u64,
-    },
+    Gzip(Box<Gzip>),
 }
 
 impl Content {
@@ -51,51 +53,19 @@ impl Content {
         if !accepts_gzip || !is_gzip {
             return Self::Plain(body);
         }
-        let arrived = Arc::<AtomicU64>::default();
-        let counted = arrived.clone();
-        let packed = body
-            .into_data_stream()
-            .inspect_ok(move |piece| _ = counted.fetch_add(piece.len() as u64, Ordering::Relaxed))
-            .map_err(io::Error::other);
-        let mut decoder = GzipDecoder::new(StreamReader::new(packed.boxed()));
-        decoder.multiple_members(true);
-        Self::Gzip {
-            decoder: Box::new(decoder),
-            arrived,
-            unpacked: 0,
-        }
+        Self::Gzip(Box::new(Gzip::new(body.into_data_stream())))
     }
 
     /// Appends the next piece to `buffer`, and returns whether the content has ended. What is unpacked takes the room that the buffer
-    /// has.
+    /// has. Before the first piece nothing is allocated.
     pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<bool, WatchError> {
-        let failed = |error: TransportError| WatchError::from_transport(&error.into());
-        let (decoder, arrived, unpacked) = match self {
+        match self {
             Self::Plain(body) => {
                 let until = buffer.len() + 1;
-                return body.read_part(buffer, until).await.map_err(failed);
+                body.read_part(buffer, until).await.map_err(failed)
             }
-            Self::Gzip {
-                decoder,
-                arrived,
-                unpacked,
-            } => (decoder, arrived, unpacked),
-        };
-        if buffer.len() == buffer.capacity() {
-            buffer.reserve_exact(ROOM);
+            Self::Gzip(gzip) => gzip.read(buffer).await,
         }
-        // Otherwise content that grows much would hold up the other clusters of this thread.
-        consume_budget().await;
-        let read = decoder.read_buf(buffer).await;
-        let read = read.map_err(|error| {
-            let error = error.downcast().map(failed);
-            error.unwrap_or_else(|error| unusable(&format!("can't be unpacked ({error})")))
-        })?;
-        *unpacked += read as u64;
-        if *unpacked > ANY_GROWTH && *unpacked / MOST_GROWTH > arrived.load(Ordering::Relaxed) {
-            return Err(unusable("grows more than 128 times when it is unpacked"));
-        }
-        Ok(read == 0)
     }
 
     /// All of the content. None if it is longer than `limit` bytes, or fails.
@@ -108,13 +78,93 @@ impl Content {
     /// About the bytes that it holds beside the buffer.
     pub(super) fn held(&self) -> usize {
         match self {
-            Self::Gzip { .. } => DECODER,
-            Self::Plain(_) => 0,
+            Self::Gzip(gzip) if gzip.decoder.is_some() => DECODER,
+            Self::Gzip(_) | Self::Plain(_) => 0,
         }
     }
 }
 
+/// Compressed content.
+pub(super) struct Gzip {
+    /// Empty once there is a decoder.
+    packed: Packed,
+    /// None before the first piece: it is large, and thousands of bodies may wait for their first bytes.
+    decoder: Option<GzipDecoder<Packed>>,
+    arrived: Arc<AtomicU64>,
+    unpacked: u64,
+}
+
+impl Gzip {
+    fn new(pieces: impl Stream<Item = Result<Bytes, TransportError>> + Send + 'static) -> Self {
+        let arrived = Arc::<AtomicU64>::default();
+        let counted = arrived.clone();
+        let packed = pieces
+            .inspect_ok(move |piece| _ = counted.fetch_add(piece.len() as u64, Ordering::Relaxed))
+            .map_err(io::Error::other);
+        Self {
+            packed: StreamReader::new(packed.boxed()),
+            decoder: None,
+            arrived,
+            unpacked: 0,
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut Vec<u8>) -> Result<bool, WatchError> {
+        if self.decoder.is_none() {
+            self.packed.fill_buf().await.map_err(not_unpacked)?;
+        }
+        let decoder = self.decoder.get_or_insert_with(|| {
+            let none = StreamReader::new(stream::empty().boxed());
+            let mut decoder = GzipDecoder::new(mem::replace(&mut self.packed, none));
+            decoder.multiple_members(true);
+            decoder
+        });
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve_exact(ROOM);
+        }
+        // Otherwise content that grows much would hold up the other clusters of this thread.
+        consume_budget().await;
+        let read = decoder.read_buf(buffer).await.map_err(not_unpacked)?;
+        self.unpacked += read as u64;
+        if self.unpacked > ANY_GROWTH && self.unpacked / MOST_GROWTH > self.arrived.load(Ordering::Relaxed) {
+            return Err(unusable("grows more than 128 times when it is unpacked"));
+        }
+        Ok(read == 0)
+    }
+}
+
+fn failed(error: TransportError) -> WatchError {
+    WatchError::from_transport(&error.into())
+}
+
+fn not_unpacked(error: io::Error) -> WatchError {
+    let error = error.downcast().map(failed);
+    error.unwrap_or_else(|error| unusable(&format!("can't be unpacked ({error})")))
+}
+
 fn unusable(why: &str) -> WatchError {
-    let help = "turn gzip_lists off for this cluster, as disable-compression in a kubeconfig does";
-    WatchError::Malformed(format!("the compressed list {why}; if this stays, {help}"))
+    let off = "gzip_lists is off for this cluster, as by disable-compression in a kubeconfig";
+    WatchError::Malformed(format!(
+        "the compressed list {why}; the next ones come uncompressed, and all do if {off}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, channel::mpsc};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_allocated_for_compressed_content_before_its_first_piece() {
+        let (server, pieces) = mpsc::unbounded();
+        let mut content = Content::Gzip(Box::new(Gzip::new(pieces)));
+        let mut buffer = Vec::new();
+        assert!(content.read(&mut buffer).now_or_never().is_none());
+        assert_eq!((content.held(), buffer.capacity()), (0, 0));
+        let empty_head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+        server.unbounded_send(Ok(Bytes::from_owner(empty_head))).unwrap();
+        assert!(content.read(&mut buffer).now_or_never().is_none());
+        assert_eq!((content.held(), buffer.capacity()), (DECODER, ROOM));
+    }
 }

@@ -43,7 +43,11 @@ pub async fn confirm_grant(
             if !watch.is_granted(&grant) {
                 return;
             }
-            let listed = timeout(env.settings.list_timeout, list_keys(watch.request(), &env)).await;
+            let listed = timeout(
+                env.settings.list_timeout,
+                list_keys(watch.request(), &env, attempt == 0),
+            )
+            .await;
             complete = matches!(listed, Ok(Ok(keys)) if has_exactly(&watch, &keys));
             if complete {
                 break;
@@ -63,8 +67,13 @@ fn has_exactly(watch: &SharedWatch, keys: &HashSet<ObjectKey>) -> bool {
     store.len() == keys.len() && keys.iter().all(|key| store.get(key).is_some())
 }
 
-/// The keys of all objects that the watch selects. Those that can't be read are left out.
-async fn list_keys(request: &WatchRequest, env: &DriverEnv) -> Result<HashSet<ObjectKey>, WatchError> {
+/// The keys of all objects that the watch selects. Those that can't be read are left out. `may_compress`: compressed lists may be
+/// unusable each time.
+async fn list_keys(
+    request: &WatchRequest,
+    env: &DriverEnv,
+    may_compress: bool,
+) -> Result<HashSet<ObjectKey>, WatchError> {
     let request = request.clone().metadata_only();
     let mut keys = HashSet::new();
     let mut continue_token = None::<String>;
@@ -76,6 +85,7 @@ async fn list_keys(request: &WatchRequest, env: &DriverEnv) -> Result<HashSet<Ob
             source: Source::Pages,
             size: env.settings.page_size,
             continue_token: continue_token.as_deref(),
+            may_compress,
         };
         let mut page = Page::request(env, request, &mut reservation).await?;
         while let Some(objects) = page.read(&mut reservation, &mut staged).await? {

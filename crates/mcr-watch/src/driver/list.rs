@@ -142,8 +142,12 @@ impl Driver {
                 }
                 Err(PageError::Body(error)) => {
                     listing.staged.drop_page();
-                    if matches!(error, WatchError::Timeout(_) | WatchError::Transport(_)) {
-                        self.paging.broke_off(listing.source);
+                    match error {
+                        WatchError::Timeout(_) | WatchError::Transport(_) => {
+                            self.paging.broke_off(listing.source);
+                        }
+                        WatchError::Malformed(_) if listing.is_compressed => self.paging.may_compress = false,
+                        _ => {}
                     }
                     return Err(error);
                 }
@@ -159,8 +163,10 @@ impl Driver {
             source: listing.source,
             size: self.paging.size(),
             continue_token: listing.continue_token.as_deref(),
+            may_compress: self.paging.may_compress,
         };
         let mut page = Page::request(&self.env, request, &mut listing.reservation).await?;
+        listing.is_compressed = page.is_compressed();
         loop {
             let objects = page.read(&mut listing.reservation, &mut listing.staged).await;
             let Some(objects) = objects.map_err(PageError::Body)? else {

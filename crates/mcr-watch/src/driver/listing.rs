@@ -62,6 +62,9 @@ pub(super) struct Paging {
     is_too_much_at_once: bool,
     /// A list in pages expired before it was complete.
     pages_expired: bool,
+    /// False once a compressed list was unusable. Whoever writes objects could make all of them so: with a few of one letter, which
+    /// grow much.
+    pub(super) may_compress: bool,
 }
 
 impl Paging {
@@ -72,6 +75,7 @@ impl Paging {
             largest,
             is_too_much_at_once: false,
             pages_expired: false,
+            may_compress: true,
         }
     }
 
@@ -157,6 +161,8 @@ pub(super) struct Listing {
     pub(super) complete: bool,
     /// Whether the list repeats one that has left out the wrong places.
     pub(super) repeats: bool,
+    /// Whether the last response was compressed.
+    pub(super) is_compressed: bool,
     pub(super) staged: Staged,
     pub(super) reservation: Reservation,
     began: Instant,
@@ -186,6 +192,7 @@ impl Listing {
             failures: 0,
             complete: true,
             repeats: false,
+            is_compressed: false,
             staged: Staged::new(reservation.limit(), held_limit, left_out),
             reservation,
             began: Instant::now(),

@@ -65,6 +65,11 @@ impl Page {
         })
     }
 
+    /// Whether the server has compressed the page.
+    pub(super) fn is_compressed(&self) -> bool {
+        matches!(self.content, Content::Gzip(_))
+    }
+
     /// The next objects of the page; none at its end. `staged` has those that came before.
     ///
     /// # Errors

@@ -49,30 +49,43 @@ async fn a_compressed_list_is_unpacked_and_watches_are_not_compressed() {
     assert_eq!(encoding(server.watches(MAPS)), "identity");
 }
 
-/// What a hostile server could send, and one that breaks.
+/// What a hostile server could send, one that breaks, and one with objects that compress well.
 #[tokio::test(start_paused = true)]
-async fn what_can_not_be_unpacked_is_a_failed_list_with_a_remedy() {
+async fn after_a_list_that_can_not_be_unpacked_the_others_are_not_compressed() {
     let good = packed(list_object(10, [map("a", 1)]).to_string());
     let mut damaged = good.clone();
     *damaged.iter_mut().rev().nth(5).unwrap() ^= 1;
     let bomb = packed([br#"{"items":["#.to_vec(), vec![b' '; 32 * MIB]].concat());
+    let letters = list_object(10, (0..3).map(|i| large_map(&i.to_string(), 1, MIB)));
+    let cut_off = packed(r#"{"items":["#);
     for (bad, problem) in [
         (good[..good.len() - 3].to_vec(), "can't be unpacked"),
         (damaged, "can't be unpacked"),
         (b"{\"items\": []}".to_vec(), "can't be unpacked"),
         (bomb, "grows more than 128 times"),
+        (packed(letters.to_string()), "grows more than 128 times"),
+        (cut_off, "ends in the middle"),
     ] {
-        let server = Server::in_memory(lists(move |asked| match asked.nth {
-            0 => answer(200, &bad),
-            _ => list(20, [map("b", 2)]),
-        }));
+        let server = Server::in_memory(move |asked| {
+            match (asked.is_watch(), asked.header("accept-encoding"), asked.nth) {
+                (false, Some("gzip"), _) => answer(200, &bad),
+                (false, ..) => list(20, [map("b", 2)]),
+                (true, _, 0) => too_old(),
+                (true, ..) => quiet(),
+            }
+        });
         let one = One::in_cluster(Cluster::accepting_gzip(&server, |_| {}));
         one.log.becomes(&["+b"]).await;
         let problems = one.log.problems();
-        assert!(
-            problems[0].contains(problem) && problems[0].contains("disable-compression"),
-            "{problem}: {problems:?}"
-        );
+        let helps = problem == "ends in the middle" || problems[0].contains("disable-compression");
+        assert!(problems[0].contains(problem) && helps, "{problem}: {problems:?}");
+        one.listed(2).await;
+        let asked = server.lists(MAPS);
+        let encodings: Vec<_> = asked
+            .iter()
+            .map(|asked| asked.header("accept-encoding"))
+            .collect();
+        assert_eq!(encodings, ["gzip", "identity", "identity"].map(Some), "{problem}");
     }
 }
 
