@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use kube::error::DiscoveryError;
+use mcr_access::BoxError;
 use mcr_client::internal::{
     Backoff, jitter,
     user_code::{CatchPanic, READY_CHECK},
@@ -18,7 +19,6 @@ use super::{
     state::ClusterState,
 };
 use crate::causes::text_of_causes;
-use mcr_access::BoxError;
 
 /// How many checks run at once that did not fail the last time, and how many others: those that fail, perhaps since they hang, keep
 /// only each other waiting.
@@ -33,8 +33,9 @@ const TOLERATED: u32 = 2;
 ///
 /// The fleet runs a check in each Ready cluster, in 64 at once; a check that has run for a second makes room for another one. After
 /// a failure it runs again after a pause of 1 s, which doubles up to 60 s; after a success it runs again after about
-/// [five minutes](Self::every). An error, a panic and the [end of its time](Self::timeout) are failures. A cluster that has passed still passes after one or two failures in a row: a
-/// late answer must not end the work in it. The outcome of a cluster that is not Ready stays.
+/// [five minutes](Self::every). An error, a panic and the [end of its time](Self::timeout) are failures. A cluster that has passed
+/// still passes after one or two failures in a row: a late answer must not end the work in it. The outcome of a cluster that is not
+/// Ready stays.
 ///
 /// [`Cluster::passes`] returns the outcome, and [`ClusterStatus::warnings`](crate::ClusterStatus::warnings) has the reason.
 ///

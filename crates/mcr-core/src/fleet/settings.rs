@@ -21,9 +21,9 @@ pub struct FleetSettings {
     /// [`probes_per_second`](Self::probes_per_second).
     ///
     /// Other clusters are probed after a silence that is three and a quarter times as long, and all clusters, whatever they send,
-    /// after 45 times as long. The defaults are 65 seconds, which is a little more than the minute between two bookmarks on a
-    /// watch, and 15 minutes. With a shorter time, each idle cluster is probed between two bookmarks. The kernel notices a dead
-    /// network in any case.
+    /// at the latest after 45 times as long. By default this is 65 seconds, a little more than the minute between two bookmarks on a
+    /// watch, and 15 minutes. With less than the default, each idle cluster is probed between two bookmarks. The kernel notices a
+    /// dead network in any case.
     pub probe_after: Duration,
     /// How many silent clusters are probed in a second. Default 100, which takes about a hundredth of a core. So in a
     /// fleet of more than 2,000 clusters, a silent cluster is noticed later. 0 counts as 1.
