@@ -8,7 +8,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -124,13 +124,18 @@ impl CurrentChannel {
         }
     }
 
-    /// Asks for a probe if the cluster stays silent. Never ends.
+    /// Asks for a probe once the cluster is silent. Never ends.
     async fn ask_if_silent(&self) {
-        let began = Instant::now();
-        sleep(ASK_AFTER).await;
-        if self.state.last_received_at().is_none_or(|at| at < began) {
-            self.state.doubt(|doubts| &mut doubts.failed);
+        let mut silent_from = Instant::now();
+        loop {
+            sleep_until(silent_from + ASK_AFTER).await;
+            // A bookmark may have come first.
+            match self.state.last_received_at() {
+                Some(received) if received > silent_from => silent_from = received,
+                _ => break,
+            }
         }
+        self.state.doubt(|doubts| &mut doubts.failed);
         std::future::pending().await
     }
 

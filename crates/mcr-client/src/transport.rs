@@ -108,7 +108,7 @@ impl Transport {
     }
 
     /// Waits until there is a reason to probe the cluster, at once or soon: a request could not connect, its answer broke off, or
-    /// it has waited for seconds while the cluster sent nothing; a request has opened a connection; work waits or runs. What
+    /// it waits, and the cluster has sent nothing for seconds; a request has opened a connection; work waits or runs. What
     /// comes meanwhile counts as one. Cancel safe.
     pub fn probe_wanted(&self) -> impl Future<Output = ()> {
         self.current.state.probe_wanted.notified()

@@ -5,6 +5,7 @@
 
 mod access;
 mod attempt;
+mod causes;
 pub mod doctor;
 mod fleet;
 pub mod hub;
@@ -95,6 +96,7 @@ pub use mcr_watch::{KindCounts, KindStatus, WatchError, WatchProblem, WatchStatu
 /// For the crates of this workspace. Not part of the API: it may change or go at any time.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::causes::{causes, status_of, text_of_causes};
     pub use mcr_access::internal::{
         Outline, claims, is_format, outline, outline_parsed, rfc3339, rfc3339_option,
     };

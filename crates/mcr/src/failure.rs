@@ -1,17 +1,15 @@
 //! Errors and panics of reconcilers and other functions that were given to the controller.
 
-use std::{borrow::Cow, error::Error, iter::successors};
+use std::error::Error;
 
-use k8s_openapi::serde_json;
 use kube::core::Status;
 use mcr_core::{
-    ClusterName, ClusterNotFound, ObjectKey, TransportError, internal::describe_json_error, reason,
+    ClusterName, ClusterNotFound, ObjectKey, TransportError,
+    internal::{causes, status_of, text_of_causes},
+    reason,
 };
 
 use crate::terminal::TerminalError;
-
-/// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
-const MOST_CAUSES: usize = 64;
 
 /// An error, as the engine needs it.
 #[derive(Debug)]
@@ -42,24 +40,9 @@ impl Failure {
     }
 
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
-        let causes = || successors(Some(error), |&error| error.source()).take(MOST_CAUSES);
+        let causes = || causes(error);
         let status = causes().find_map(status_of);
-        let mut text = String::new();
-        for cause in causes() {
-            let cause = text_of(cause, status);
-            // Many errors contain the text of their cause.
-            if text.is_empty() {
-                text = cause;
-            } else if !text.contains(&cause) {
-                text.push_str(": ");
-                text.push_str(&cause);
-            }
-        }
-        // The text of a JSON error quotes values, which may be those of a Secret.
-        for json in causes().filter_map(|error| error.downcast_ref::<serde_json::Error>()) {
-            text = text.replace(&json.to_string(), &describe_json_error(json));
-        }
-        let failure = Self::new(&text);
+        let text = text_of_causes(error);
         let not_found = causes().find_map(|error| error.downcast_ref::<ClusterNotFound>());
         let transport = causes().find_map(|error| error.downcast_ref::<TransportError>());
         Self {
@@ -70,11 +53,11 @@ impl Failure {
                     (0, format!("{method}: {}", error.kind()))
                 }
                 (.., Some(_)) => (0, "cluster not found".to_owned()),
-                _ => failure.class,
+                _ => (0, text.clone()),
             },
             terminal: causes().any(|error| error.is::<TerminalError>()),
             cluster_not_found: not_found.map(|error| error.name.clone()),
-            text: failure.text,
+            text,
             is_panic: false,
         }
     }
@@ -97,12 +80,6 @@ impl Failure {
     }
 }
 
-/// The response of an API server with a failure. The source of `kube::Error::Api` is a boxed one.
-fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
-    let boxed = || error.downcast_ref::<Box<Status>>().map(|status| &**status);
-    error.downcast_ref::<Status>().or_else(boxed)
-}
-
 /// The reason of a response, and the resource that it is about.
 fn class_of(status: &Status) -> String {
     let resource = status.details.as_ref().map(|details| details.kind.as_str());
@@ -110,32 +87,6 @@ fn class_of(status: &Status) -> String {
         Some(resource) if !resource.is_empty() => format!("{} {resource}", status.reason),
         _ => status.reason.clone(),
     }
-}
-
-/// The text of an error without that of its causes. `kube::Error::Api` shows the `Debug` form of `status`, which is long.
-fn text_of(error: &(dyn Error + 'static), status: Option<&Status>) -> String {
-    let Some(status) = status else {
-        return error.to_string();
-    };
-    let short = short(status);
-    if status_of(error).is_some() {
-        return short;
-    }
-    let of_kube = format!("ApiError: {status} ({status:?})");
-    error.to_string().replace(&of_kube, &short)
-}
-
-/// `403 Forbidden: message`.
-fn short(status: &Status) -> String {
-    let code = (status.code != 0).then(|| status.code.to_string());
-    let name: Vec<&str> = code.iter().map(|code| &**code).chain([&*status.reason]).collect();
-    let parts = [Cow::from(name.join(" ")), Cow::from(&status.message)];
-    let parts: Vec<&str> = parts
-        .iter()
-        .map(|part| part.trim())
-        .filter(|part| !part.is_empty())
-        .collect();
-    parts.join(": ")
 }
 
 /// The message of a panic.
@@ -151,7 +102,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::serde_json::json;
+    use k8s_openapi::serde_json::{self, json};
     use mcr_core::BoxError;
 
     use super::*;
@@ -196,8 +147,9 @@ mod tests {
         let described = "valid JSON of another shape than expected (line 1, column 13)";
         let of_kube = || kube::Error::SerdeError(json());
         let anyhow = anyhow::Error::from(of_kube()).context("can't read");
-        let cases: [(BoxError, &str); 4] = [
+        let cases: [(BoxError, &str); 5] = [
             (Box::new(json()), ""),
+            (Box::new(std::io::Error::other(json())), ""),
             (Box::new(of_kube()), "Error deserializing response: "),
             (
                 Box::new(Shown(of_kube())),

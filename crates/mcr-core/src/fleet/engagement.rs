@@ -21,7 +21,7 @@ use super::{
     known::Known,
     life::{Action, End, Event, Life, State},
     scoped::ScopeEndpoint,
-    silence::Silence,
+    silence::{Silence, spread},
     state::Published,
     under_way::{Outcome, Target, UnderWay},
 };
@@ -205,6 +205,7 @@ impl<'a> Engagement<'a> {
         let received = transport.last_received_at();
         let is_direct = |connection: &Connection| connection.channel.is_direct();
         let silence = Silence {
+            spread: spread(self.cluster.name()),
             answered: received.map_or(probed, |received| received.max(probed)),
             probed,
             doubts: transport.doubts(),

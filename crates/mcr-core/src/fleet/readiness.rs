@@ -1,16 +1,15 @@
 //! The checks of the program: whether a cluster is ready for what the program does there.
 
-use std::{error::Error, fmt, iter::successors, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use kube::error::DiscoveryError;
-use mcr_client::{
-    explain_error,
-    internal::{
-        Backoff, jitter,
-        user_code::{CatchPanic, READY_CHECK},
-    },
+use mcr_access::BoxError;
+use mcr_client::internal::{
+    Backoff, jitter,
+    user_code::{CatchPanic, READY_CHECK},
 };
+use mcr_watch::internal::Permit;
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
 
 use super::{
@@ -19,20 +18,24 @@ use super::{
     events::{FleetEvent, FleetEvents},
     state::ClusterState,
 };
-use mcr_access::{BoxError, reason};
+use crate::causes::text_of_causes;
 
 /// How many checks run at once that did not fail the last time, and how many others: those that fail, perhaps since they hang, keep
 /// only each other waiting.
 const AT_ONCE: usize = 32;
+/// After this time a check only waits, most likely. It runs on, and another one begins: at first no check has failed, and those that
+/// hang are in front of the others.
+const HOLDS_ITS_PLACE: Duration = Duration::from_secs(1);
 /// How often in a row a check may fail in a cluster that has passed until the cluster no longer passes.
 const TOLERATED: u32 = 2;
 
 /// Finds out whether a cluster is ready for what the program does there, such as whether it has the CRDs of another product.
 ///
-/// The fleet runs a check in each Ready cluster, in 64 at once. After a failure it runs again after a pause of 1 s, which doubles
-/// up to 60 s; after a success it runs again after about [five minutes](Self::every). An error, a panic and the
-/// [end of its time](Self::timeout) are failures. A cluster that has passed still passes after one or two failures in a row: a
-/// late answer must not end the work in it. The outcome of a cluster that is not Ready stays.
+/// The fleet runs a check in each Ready cluster, in 64 at once; a check that has run for a second makes room for another one. After
+/// a failure it runs again after a pause of 1 s, which doubles up to 60 s; after a success it runs again after about
+/// [five minutes](Self::every). An error, a panic and the [end of its time](Self::timeout) are failures. A cluster that has passed
+/// still passes after one or two failures in a row: a late answer must not end the work in it. The outcome of a cluster that is not
+/// Ready stays.
 ///
 /// [`Cluster::passes`] returns the outcome, and [`ClusterStatus::warnings`](crate::ClusterStatus::warnings) has the reason.
 ///
@@ -59,7 +62,9 @@ pub struct ReadyCheck {
 impl ReadyCheck {
     /// A check by an async function, which returns an error while the cluster is not ready.
     ///
-    /// The fleet drops the future at its next await when the time is up, or when the cluster or the fleet ends.
+    /// The fleet drops the future at its next await when the time is up, or when the cluster or the fleet ends. So the function
+    /// must not block its thread: it would keep the work in other clusters waiting, and no limit of time would end it. What blocks,
+    /// such as `std::fs` or a long computation, belongs in `tokio::task::spawn_blocking`.
     pub fn new<Fut>(check: impl Fn(Cluster) -> Fut + Send + Sync + 'static) -> Self
     where
         Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -106,7 +111,11 @@ impl ReadyCheck {
 
     async fn run(&self, cluster: &Cluster) -> Result<(), Arc<str>> {
         // All of it is code of users, also the text of the error.
-        let run = async { (self.run)(cluster.clone()).await.map_err(|error| text_of(&error)) };
+        let run = async {
+            (self.run)(cluster.clone())
+                .await
+                .map_err(|error| text_of_causes(&*error).into())
+        };
         match timeout(self.limit, CatchPanic::new(READY_CHECK, Box::pin(run))).await {
             Ok(Ok(ended)) => ended,
             Ok(Err(panicked)) => Err(panicked.to_string().into()),
@@ -134,25 +143,13 @@ async fn serves(cluster: &Cluster, crd: &str) -> Result<(), BoxError> {
     if served { Ok(()) } else { Err(missing().into()) }
 }
 
-/// An error of a user in one line. The texts of JSON errors quote values, which may be those of a Secret.
-fn text_of(error: &BoxError) -> Arc<str> {
-    let causes = successors(Some(&**error as &(dyn Error + 'static)), |&error| error.source());
-    if let Some(json) = causes.take(64).find_map(|error| error.downcast_ref()) {
-        return mcr_store::describe(json).into();
-    }
-    if error.is::<kube::Error>() {
-        return explain_error(&**error).into();
-    }
-    reason(&error.to_string()).into()
-}
-
 /// A check and its name.
 pub(super) type NamedCheck = (Arc<str>, ReadyCheck);
 
 /// Runs the checks until the fleet stops.
 pub(super) async fn run(context: Arc<FleetContext>, checks: Arc<[NamedCheck]>) {
     let mut events = FleetEvents::new(context.clone());
-    let permits = Arc::new([Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE)]);
+    let permits = [(); 2].map(|()| Arc::new(Semaphore::new(AT_ONCE)));
     let mut running = JoinSet::new();
     loop {
         let event = tokio::select! {
@@ -185,7 +182,7 @@ async fn repeat(
     cluster: &Cluster,
     checks: &[NamedCheck],
     at: usize,
-    permits: &[Semaphore; 2],
+    permits: &[Arc<Semaphore>; 2],
 ) {
     let Some((name, check)) = checks.get(at) else {
         return;
@@ -195,8 +192,8 @@ async fn repeat(
     loop {
         cluster.wait_for(ClusterState::is_ready).await;
         let ended = {
-            let _permit = permits[usize::from(failures > 0)].acquire().await;
-            check.run(cluster).await
+            let mut permit = Permit::acquire(&permits[usize::from(failures > 0)]).await;
+            permit.hold_at_most(HOLDS_ITS_PLACE, check.run(cluster)).await
         };
         if ended.is_err() && !cluster.state().is_ready() {
             continue;
@@ -214,8 +211,12 @@ async fn repeat(
             let (cluster, display_name) = (cluster.name(), cluster.property(crate::spec::DISPLAY_NAME));
             match &why {
                 None => tracing::info!(%cluster, display_name, check = %name, "the cluster passes a check"),
+                Some(why) if passed => {
+                    tracing::warn!(%cluster, display_name, check = %name, error = %why, "the cluster no longer passes a check");
+                }
+                // This may be usual, such as in a cluster without the CRDs of a product.
                 Some(why) => {
-                    tracing::warn!(%cluster, display_name, check = %name, error = %why, "the cluster does not pass a check");
+                    tracing::info!(%cluster, display_name, check = %name, error = %why, "the cluster does not pass a check yet");
                 }
             }
         }

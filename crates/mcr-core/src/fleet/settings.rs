@@ -16,11 +16,14 @@ pub struct FleetSettings {
     pub drain_grace: Duration,
     /// How many clusters connect at once. Default 64. 0 counts as 1.
     pub connects: usize,
-    /// The time of silence after which a cluster is probed. Default 20 seconds, so that a silent cluster is Unreachable
-    /// within 30 seconds. It is longer in large fleets, see [`probes_per_second`](Self::probes_per_second).
+    /// The time of silence after which a cluster is probed for which work waits, or which has no watch without a proxy between.
+    /// Default 20 seconds, so that such a cluster is Unreachable within 30 seconds. It is longer in large fleets, see
+    /// [`probes_per_second`](Self::probes_per_second).
     ///
-    /// For a cluster that is watched without a proxy, while no work waits for it, the time is three and a quarter times as long:
-    /// 65 seconds. API servers send a bookmark on each watch every minute, and the kernel notices a dead network.
+    /// Other clusters are probed after a silence that is three and a quarter times as long, and all clusters, whatever they send,
+    /// at the latest after 45 times as long. By default this is 65 seconds, a little more than the minute between two bookmarks on a
+    /// watch, and 15 minutes. With less than the default, each idle cluster is probed between two bookmarks. The kernel notices a
+    /// dead network in any case.
     pub probe_after: Duration,
     /// How many silent clusters are probed in a second. Default 100, which takes about a hundredth of a core. So in a
     /// fleet of more than 2,000 clusters, a silent cluster is noticed later. 0 counts as 1.

@@ -12,7 +12,8 @@ use http::{Request, Response};
 use k8s_openapi::api::{core::v1::ConfigMap, rbac::v1::PolicyRule};
 use kube::{Client, client::Body};
 use mcr_core::{
-    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetSettings, WatchHandle, WatchRequest,
+    Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetBuilder, FleetSettings, WatchHandle,
+    WatchRequest,
 };
 use mcr_testkit::{
     control_plane::{ControlPlane, ServiceAccountUser, policy_rule},
@@ -48,8 +49,12 @@ impl Running {
     }
 
     pub(crate) fn with_settings(change: impl FnOnce(&mut FleetSettings)) -> Self {
+        Self::with_builder(|fleet| fleet.settings(change))
+    }
+
+    pub(crate) fn with_builder(change: impl FnOnce(FleetBuilder) -> FleetBuilder) -> Self {
         let (clusters, provider) = announced(true);
-        let fleet = Fleet::builder().provider(provider).settings(change).build();
+        let fleet = change(Fleet::builder().provider(provider)).build();
         let runs = fleet.clone();
         Self {
             fleet,

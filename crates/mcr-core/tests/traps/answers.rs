@@ -8,7 +8,7 @@ use kube::{Api, api::PostParams};
 use mcr_core::{Access, ClusterSpec, ClusterState, FleetSettings, Trust, WatchRequest};
 use tokio::time::Instant;
 
-use mcr_doubles::scripted::{Answer, Server, probe_answer};
+use mcr_doubles::scripted::{Answer, Server, bookmark, probe_answer};
 
 use crate::harness::*;
 
@@ -240,5 +240,31 @@ async fn requests_that_fail_or_wait_have_the_cluster_probed_and_end_when_it_is_u
     assert!(took < Duration::from_secs(15), "{took:?}");
     server.speak_again();
     ready(&one.cluster).await;
+    one.running.stop().await;
+}
+
+/// Each of them waits, and then nothing comes any more.
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_does_not_hide_that_a_server_hangs_from_requests_that_wait() {
+    let server = Server::in_memory(|asked| match asked.path.rsplit('/').next() {
+        Some("hangs") => Answer::silence(),
+        _ => serves_one_map(asked),
+    });
+    let one = One::with(&server, Running::with_settings(never_probed)).await;
+    one.log.becomes(&["+a"]).await;
+    for_millis(1000).await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(one.cluster.client());
+    let (before, started) = (server.probes(), Instant::now());
+    let (answer, ()) = tokio::join!(maps.get("hangs"), async {
+        for version in [11, 12] {
+            for_millis(2000).await;
+            server.send(MAPS, &bookmark(version)).await;
+        }
+        assert_eq!(server.probes(), before);
+        server.fall_silent();
+    });
+    assert!(answer.is_err(), "{answer:?}");
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(16), "{took:?}");
     one.running.stop().await;
 }

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod answers;
+mod checks;
 #[path = "../common/mod.rs"]
 mod common;
 mod dead;
