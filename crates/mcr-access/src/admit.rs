@@ -46,7 +46,9 @@ impl AccessPolicy {
         let plugin = access.plugin();
         let mut command = plugin.map(|plugin| {
             let config = plugin.program.config();
-            (config.command.clone(), config.service.clone())
+            let service = config.service.clone();
+            let service = service.or_else(|| self.credential_plugins.service_of(&config.command));
+            (config.command.clone(), service)
         });
         if access.trust == Trust::Untrusted {
             self.judge_endpoint(access)?;

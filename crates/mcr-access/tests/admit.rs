@@ -25,6 +25,23 @@ fn outcome(
     Ok(admitted.fingerprint())
 }
 
+#[tokio::test]
+async fn a_service_answers_a_trusted_kubeconfig_that_names_its_command_too() {
+    let service = mcr_access::PluginService::new(|_| async { Err("the service".into()) });
+    let login = mcr_access::AllowedPlugin::new("/no/such/login").service(service);
+    let listed = AccessPolicy::default().credential_plugins(CredentialPluginPolicy::allowlist([login]));
+    for trust in [Trust::Trusted, Trust::Untrusted] {
+        let mut access = parsed(
+            "server: 'https://h'",
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: /no/such/login, interactiveMode: Never}",
+        );
+        access.trust = trust;
+        let admitted = listed.admit(&access).unwrap();
+        let error = admitted.credentials.credential(Refresh::First).await.unwrap_err();
+        assert!(error.to_string().ends_with("failed: the service"), "{error}");
+    }
+}
+
 #[test]
 fn what_one_policy_admits_is_judged_by_the_next_as_if_there_had_been_no_other() {
     let exec =

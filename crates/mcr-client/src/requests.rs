@@ -38,6 +38,8 @@ pub struct Request<K> {
 pub struct Requests<K> {
     pauses: (Duration, Duration),
     one_cause: bool,
+    /// Whether keys that were never answered come after those that were.
+    new_ones_last: bool,
     next_attempt: Option<Instant>,
     quiet_until: Option<Instant>,
     states: BTreeMap<K, State>,
@@ -52,6 +54,8 @@ struct State {
     running: Option<(Ticket, DropGuard)>,
     /// When the last request failed. None if it succeeded, or there was none.
     failed: Option<Instant>,
+    /// Whether a request was ever answered.
+    was_answered: bool,
     backoff: Backoff,
 }
 
@@ -61,11 +65,21 @@ impl<K: Ord + Clone> Requests<K> {
         Self {
             pauses,
             one_cause: false,
+            new_ones_last: false,
             next_attempt: None,
             quiet_until: None,
             states: BTreeMap::new(),
             schedule: Schedule::new(at_once),
         }
+    }
+
+    /// Each key has a server of its own, which may hang. A request that turns out to [wait](Self::slow) takes one of so many further
+    /// places, and keys that were answered come before new ones.
+    #[must_use]
+    pub fn with_slow(mut self, at_once: usize, slow_at_once: usize) -> Self {
+        self.schedule = Schedule::with_slow(at_once, slow_at_once);
+        self.new_ones_last = true;
+        self
     }
 
     /// One server answers for all keys.
@@ -82,11 +96,14 @@ impl<K: Ord + Clone> Requests<K> {
             planned: None,
             running: None,
             failed: None,
+            was_answered: false,
             backoff: Backoff::new(pauses.0, pauses.1),
         });
         (state.running, state.planned) = (None, Some(at));
         let line = if state.failed.is_some() {
             Line::Failing
+        } else if self.new_ones_last && !state.was_answered {
+            Line::New
         } else {
             Line::Healthy
         };
@@ -99,6 +116,19 @@ impl<K: Ord + Clone> Requests<K> {
         self.schedule.cancel(key);
     }
 
+    /// Cancels the request of a key, and remembers its failures.
+    pub fn pause(&mut self, key: &K) {
+        if let Some(state) = self.states.get_mut(key) {
+            (state.running, state.planned) = (None, None);
+            self.schedule.cancel(key);
+        }
+    }
+
+    /// A request that runs waits for a server, and gives up its place, [if there are others for such](Self::with_slow).
+    pub fn slow(&mut self, ticket: Ticket) {
+        self.schedule.slow(ticket);
+    }
+
     /// Whether neither a request runs for the key nor one is planned.
     pub fn is_idle(&self, key: &K) -> bool {
         let state = self.states.get(key);
@@ -107,7 +137,12 @@ impl<K: Ord + Clone> Requests<K> {
 
     /// Whether a request is planned for the key, and does not run yet.
     pub fn is_planned(&self, key: &K) -> bool {
-        self.states.get(key).is_some_and(|state| state.planned.is_some())
+        self.planned(key).is_some()
+    }
+
+    /// When the next request for the key is due, if one is planned.
+    pub fn planned(&self, key: &K) -> Option<Instant> {
+        self.states.get(key)?.planned
     }
 
     /// Starts the next request that is due, if there is a place for it.
@@ -150,6 +185,7 @@ impl<K: Ord + Clone> Requests<K> {
             return;
         };
         state.backoff.reset();
+        state.was_answered = true;
         if state.failed.take().is_some() && self.one_cause {
             self.next_attempt = Some(now);
             for _ in 0..2 {
@@ -170,16 +206,22 @@ impl<K: Ord + Clone> Requests<K> {
 
     /// The request for the key failed, and is planned again after a growing pause, and not before `at_least`.
     pub fn failed(&mut self, key: &K, now: Instant, at_least: Duration) {
+        let mut pause = at_least;
+        if self.one_cause && self.states.contains_key(key) {
+            let next = self.next_attempt.unwrap_or(now).max(now) + INTERVAL;
+            self.next_attempt = Some(next);
+            pause = pause.max(next - now);
+        }
+        self.failed_alone(key, now, pause);
+    }
+
+    /// Does the same for a failure that is known to have a cause of its own: the key does not wait for others.
+    pub fn failed_alone(&mut self, key: &K, now: Instant, at_least: Duration) {
         let Some(state) = self.states.get_mut(key) else {
             return;
         };
         state.failed = Some(now);
-        let mut due = now + state.backoff.pause().max(at_least);
-        if self.one_cause {
-            let next = self.next_attempt.unwrap_or(now).max(now) + INTERVAL;
-            self.next_attempt = Some(next);
-            due = due.max(next);
-        }
+        let due = now + state.backoff.pause().max(at_least);
         self.plan(key, due);
     }
 
@@ -232,6 +274,32 @@ mod tests {
         requests.cancel(&1);
         assert!(second.stop.is_cancelled() && !requests.ended(&1, second.ticket));
         assert!(requests.is_idle(&1) && requests.start(now + MINUTE).is_none());
+    }
+
+    #[test]
+    fn a_pause_keeps_failures_and_one_that_waits_gives_up_its_place_to_known_keys_first() {
+        let now = Instant::now();
+        let mut requests = requests(1).with_slow(1, 2);
+        requests.plan(&1, now);
+        let hangs = requests.start(now).unwrap();
+        requests.plan(&2, now);
+        assert!(requests.start(now).is_none());
+        requests.slow(hangs.ticket);
+        let known = requests.start(now).unwrap();
+        assert!(requests.ended(&2, known.ticket));
+        requests.succeeded(&2, now);
+        requests.plan(&0, now);
+        requests.plan(&2, now);
+        let order = [(); 2].map(|()| requests.start(now).unwrap().key);
+        assert_eq!(order, [2, 0]);
+        let mut requests = self::requests(1);
+        fail(&mut requests, 1, now);
+        requests.pause(&1);
+        assert!(requests.is_idle(&1) && requests.start(now + MINUTE).is_none());
+        requests.plan(&1, now);
+        let again = requests.start(now).unwrap();
+        requests.pause(&1);
+        assert!(again.again && again.stop.is_cancelled() && !requests.ended(&1, again.ticket));
     }
 
     #[test]

@@ -46,6 +46,25 @@ pub(crate) enum AnswerError {
     Expired { credential: &'static str, at: Timestamp },
 }
 
+impl AnswerError {
+    /// The error without what it has of the Secret: names in it, and times. For readers who may not read the Secret.
+    pub(crate) fn without_content(&self) -> String {
+        match self {
+            Self::NoKey { key, .. } => {
+                format!("it has no key {key:?}, or the key is empty; add the key, or name the right one")
+            }
+            Self::Token => self.to_string(),
+            Self::Kubeconfig { key, .. } => format!(
+                "the value of the key {key:?} is no kubeconfig with a credential that can be used; to read why, run the program \
+                 mcr-exec-secretreader by hand"
+            ),
+            Self::Expired { credential, .. } => {
+                format!("the {credential} has expired; renew it, or check the clock of this machine")
+            }
+        }
+    }
+}
+
 impl Answer {
     /// Finds the credential in the data of a Secret.
     pub(crate) fn find(

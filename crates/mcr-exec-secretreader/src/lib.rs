@@ -23,7 +23,10 @@ use anyhow::Context;
 use kube::Client;
 use mcr_access::{BoxError, PluginService};
 
-use crate::{answer::Answer, request::Request};
+use crate::{
+    answer::{Answer, AnswerError},
+    request::Request,
+};
 
 /// Shorter than the 30 s that mcr gives a plugin, so that the error text is that of this program.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -67,17 +70,18 @@ fn print(why: fmt::Arguments<'_>) {
 ///
 /// Tie the name of the plugin to it: with `AllowedPlugin::service` for kubeconfigs, with `AccessProviderConfig::service` for
 /// ClusterProfiles, or with [`ExecPlugin::service`](mcr_access::ExecPlugin::service) for a source of credentials by itself. A Secret
-/// without a namespace is in the default namespace of the client. Whoever describes a cluster chooses the Secret, so the client should have
-/// the rights of the plugin, and no more.
+/// without a namespace is in the default namespace of the client. Whoever describes a cluster chooses the Secret and its namespace, so the
+/// client should have the rights of the plugin, and no more: it is no client for the other work of the program. Errors are shown, and have
+/// nothing of the content of a Secret.
 ///
 /// ```
 /// use mcr_access::{Endpoint, EndpointAccess, ExecPlugin};
 ///
-/// # fn example(hub: kube::Client) -> Result<(), http::uri::InvalidUri> {
+/// # fn example(secrets_only: kube::Client) -> Result<(), http::uri::InvalidUri> {
 /// let endpoint = Endpoint::new("https://eu-1.example.com:6443".parse()?);
 /// let secret = serde_json::json!({"name": "eu-1-kubeconfig", "key": "value", "namespace": "fleet"});
 /// let source = ExecPlugin::new("mcr-exec-secretreader")
-///     .service(mcr_exec_secretreader::service(hub))
+///     .service(mcr_exec_secretreader::service(secrets_only))
 ///     .cluster_info(&endpoint, Some(secret), false);
 /// let access = EndpointAccess::new(endpoint, source);
 /// # Ok(())
@@ -88,9 +92,14 @@ pub fn service(hub: Client) -> PluginService {
         let hub = hub.clone();
         async move {
             let answer = credential(Some(info), async { Ok(hub) }).await;
+            // Whoever describes the cluster may choose the Secret and read this error, and may have no right to the Secret.
+            let why = |error: anyhow::Error| match error.downcast_ref::<AnswerError>() {
+                Some(unusable) => format!("{error}: {}", unusable.without_content()),
+                None => format!("{error:#}"),
+            };
             answer
                 .map(String::into_bytes)
-                .map_err(|error| BoxError::from(format!("{error:#}")))
+                .map_err(|error| BoxError::from(why(error)))
         }
     })
 }

@@ -102,7 +102,11 @@ impl ClusterApiProviderBuilder {
     ///
     /// A Secret in the namespace of the Cluster must have the label [`CLUSTER_NAME_LABEL`](crate::CLUSTER_NAME_LABEL). One whose
     /// [`namespace`](SecretKeyRef::namespace()) is set needs no label and is not watched: it is read when its Cluster changes, and again
-    /// each minute, for which the client needs the right to get it there.
+    /// each minute, for which the client needs the right to get it there. The Secrets in the namespaces of the Clusters are listed and
+    /// watched all the same.
+    ///
+    /// Whoever writes a Cluster chooses its name, and all that the closure takes from it. In a namespace of kubeconfigs for several
+    /// namespaces of Clusters, the name of the Secret needs the namespace of the Cluster: `format!("{namespace}.{name}")`.
     ///
     /// ```
     /// use mcr_provider_cluster_api::{ClusterApiProvider, SecretKeyRef};
@@ -121,12 +125,12 @@ impl ClusterApiProviderBuilder {
         self
     }
 
-    /// Takes the kubeconfigs from a function instead of Secrets, for Clusters that are ready. No Secret is read then. None: there is no
-    /// kubeconfig yet.
+    /// Takes the kubeconfigs from a function instead of Secrets, for Clusters that are ready. No Secret is read then, and the client
+    /// needs no right to Secrets. None: there is no kubeconfig yet. A cluster that is connected stays so after a later None.
     ///
     /// The function is called when its Cluster changes, and again after `every`, so that it can give other credentials. A call may take 15 s.
     /// After an error, a panic or None it is called again after a pause of at most a minute. It must not block, and must not put secrets into
-    /// its error, which is shown. What it gives counts as untrusted like the content of a Secret.
+    /// its error, which is shown. What it gives counts as untrusted like the content of a Secret. Whoever writes a Cluster chooses its name.
     ///
     /// ```
     /// use std::time::Duration;
@@ -138,8 +142,10 @@ impl ClusterApiProviderBuilder {
     /// let builder = ClusterApiProvider::builder().kubeconfig_of(Duration::from_secs(300), move |cluster| {
     ///     let vault = vault.clone();
     ///     async move {
-    ///         let name = cluster.metadata.name.as_deref().ok_or("it has no name")?;
-    ///         kubeconfig_in_secret(&vault, &ObjectKey::namespaced("fleet", name), "kubeconfig").await
+    ///         let of = &cluster.metadata;
+    ///         let (namespace, name) = of.namespace.as_ref().zip(of.name.as_ref()).ok_or("it has no name")?;
+    ///         let secret = ObjectKey::namespaced("fleet", format!("{namespace}.{name}"));
+    ///         kubeconfig_in_secret(&vault, &secret, "kubeconfig").await
     ///     }
     /// });
     /// # }
@@ -220,8 +226,12 @@ impl ClusterApiProviderBuilder {
     /// Builds the provider. Opens no connection yet.
     ///
     /// # Errors
-    /// [`ClusterApiError`](crate::ClusterApiError) if there is no client, or if the namespace or the label selector is invalid.
+    /// [`ClusterApiError`](crate::ClusterApiError) if there is no client, if the namespace or the label selector is invalid, or if there
+    /// are both [`kubeconfig_secret`](Self::kubeconfig_secret) and [`kubeconfig_of`](Self::kubeconfig_of).
     pub fn build(self) -> Result<ClusterApiProvider, OptionError> {
+        if self.selection.kubeconfig_secret.is_some() && self.selection.kubeconfig_of.is_some() {
+            return Err(OptionError::TwoAccesses);
+        }
         Ok(ClusterApiProvider(Arc::new(Config {
             hub: self.hub.check()?,
             selection: self.selection.into(),

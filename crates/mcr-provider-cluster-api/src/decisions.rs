@@ -106,6 +106,9 @@ impl Decide for Decisions {
                 Event::Cluster(HubEvent::Applied(key, facts)) => self.cluster(&key, facts, now),
                 Event::Cluster(HubEvent::Deleted(key)) => {
                     self.forget(&key);
+                    if let Some(computed) = &mut self.computed {
+                        computed.forget(&key);
+                    }
                     self.inventory.deleted(&key);
                 }
                 Event::Cluster(HubEvent::Synced) => self.inventory.listed(),
@@ -177,8 +180,9 @@ impl Decisions {
             kubeconfig_secret,
             ..
         } = &*config.selection;
-        let in_secret = kubeconfig_secret.clone().filter(|_| kubeconfig_of.is_none());
-        let in_secret = in_secret.map(|secret| KubeconfigOf::in_secret(config.hub.client.clone(), secret));
+        let in_secret = kubeconfig_secret
+            .clone()
+            .map(|secret| KubeconfigOf::in_secret(config.hub.client.clone(), secret));
         let function = kubeconfig_of.clone().or(in_secret);
         let watches = 1 + usize::from(kubeconfig_of.is_none());
         Self {
@@ -238,7 +242,7 @@ impl Decisions {
 
     fn forget(&mut self, key: &ObjectKey) {
         if let Some(computed) = &mut self.computed {
-            computed.forget(key);
+            computed.pause(key);
         }
         self.requests.cancel(key);
         if let Some((secret, _)) = self.members.remove(key).and_then(|member| member.source)

@@ -7,9 +7,13 @@ use mcr_core::doctor::{
 };
 use serde_json::Value;
 
-use crate::secret::CLUSTER_NAME_LABEL;
+use crate::{secret::CLUSTER_NAME_LABEL, selection::Selection};
 
-pub(crate) struct ClusterApiDoctor(Hub);
+pub(crate) struct ClusterApiDoctor {
+    hub: Hub,
+    /// Whether the program decides where kubeconfigs are.
+    by_program: bool,
+}
 
 const CLUSTERS: Kind = Kind {
     group: "cluster.x-k8s.io",
@@ -25,6 +29,8 @@ const RIGHTS: &[Right<'static>] = &[
     Right::new("secrets", &["list", "watch", "get"]),
     Right::EVENTS,
 ];
+
+const WITHOUT_SECRETS: &[Right<'static>] = &[Right::new("clusters.cluster.x-k8s.io", &["list", "watch"])];
 
 const DESCRIBE: &str = "kubectl -n {namespace} describe clusters.cluster.x-k8s.io {name}";
 const LIST: &str = "kubectl get clusters.cluster.x-k8s.io --all-namespaces";
@@ -122,14 +128,24 @@ const STEPS: [&str; 4] = [
 const SHOWN: usize = 200;
 
 impl ClusterApiDoctor {
-    pub(crate) fn new(client: Client, namespaces: Vec<String>, selector: Option<String>) -> Self {
-        Self(Hub {
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Vec<String>,
+        selector: Option<String>,
+        selection: &Selection,
+    ) -> Self {
+        let by_function = selection.kubeconfig_of.is_some();
+        let hub = Hub {
             client,
             kind: CLUSTERS,
             namespaces,
             selector,
-            rights: RIGHTS,
-        })
+            rights: if by_function { WITHOUT_SECRETS } else { RIGHTS },
+        };
+        Self {
+            hub,
+            by_program: by_function || selection.kubeconfig_secret.is_some(),
+        }
     }
 }
 
@@ -140,23 +156,28 @@ impl Doctor for ClusterApiDoctor {
 
     fn values(&self, cluster: Option<&Described<'_>>) -> Values {
         cluster
-            .map(|cluster| self.0.values_of_name(cluster.name))
+            .map(|cluster| self.hub.values_of_name(cluster.name))
             .unwrap_or_default()
     }
 
     fn hub(&self) -> Option<&Hub> {
-        Some(&self.0)
+        Some(&self.hub)
     }
 
     fn obstacle<'a>(&'a self, of: InHub<'a>, ask: &'a dyn Examiner) -> BoxFuture<'a, Option<Obstacle>> {
         Box::pin(async move {
+            if self.by_program {
+                // The reason of the provider names the Secret, or is that of the function.
+                let waits = of.object.is_some_and(|cluster| !is_initialized(cluster));
+                return if waits { found(of, Ok(None)) } else { None };
+            }
             let fields = format!("metadata.name={}-kubeconfig", of.name);
             let selected = Selected {
                 namespace: Some(of.namespace),
                 fields: &fields,
                 labels: "",
             };
-            let secrets = ask.list(&self.0.client, ["", "v1", "secrets"], selected).await;
+            let secrets = ask.list(&self.hub.client, ["", "v1", "secrets"], selected).await;
             found(of, secrets.map(|secrets| secrets.into_iter().next()))
         })
     }
@@ -259,9 +280,89 @@ fn progress(cluster: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use mcr_core::{
+        Access,
+        doctor::Finding,
+        hub::{Closure, KubeconfigOf, SecretKeyRef},
+    };
     use serde_json::json;
 
     use super::*;
+
+    /// A hub without Secrets.
+    struct NoSecrets;
+
+    impl Examiner for NoSecrets {
+        fn limit(&self) -> Duration {
+            Duration::MAX
+        }
+
+        fn list<'a>(
+            &'a self,
+            _: &'a Client,
+            _: [&'a str; 3],
+            _: Selected<'a>,
+        ) -> BoxFuture<'a, Result<Vec<Value>, String>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn user<'a>(&'a self, _: &'a Client) -> BoxFuture<'a, String> {
+            unreachable!("nobody asks for the user")
+        }
+
+        fn right<'a>(
+            &'a self,
+            _: &'a Client,
+            _: Right<'a>,
+            _: Option<&'a str>,
+            _: &'a str,
+        ) -> BoxFuture<'a, Finding> {
+            unreachable!("nobody asks for rights")
+        }
+
+        fn address<'a>(
+            &'a self,
+            _: &'a dyn Doctor,
+            _: &'a Access,
+            _: Option<&'a str>,
+        ) -> BoxFuture<'a, Vec<Finding>> {
+            unreachable!("nobody asks for an address")
+        }
+    }
+
+    #[tokio::test]
+    async fn the_secret_is_missed_only_where_the_program_names_no_other_one() {
+        let client = mcr_testkit::sim::SimCluster::new().client();
+        let secret = Selection {
+            kubeconfig_secret: Some(Closure::new(|_| SecretKeyRef::new("a", "b"))),
+            ..Selection::default()
+        };
+        let function = Selection {
+            kubeconfig_of: Some(KubeconfigOf::new(Duration::MAX, |_| async { Ok(None) })),
+            ..Selection::default()
+        };
+        let up = json!({"status": {"initialization": {"controlPlaneInitialized": true}}});
+        for (selection, missed, rights) in [
+            (Selection::default(), Some("no Secret"), 3),
+            (secret, None, 3),
+            (function, None, 1),
+        ] {
+            let doctor = ClusterApiDoctor::new(client.clone(), Vec::new(), None, &selection);
+            assert_eq!(doctor.hub().unwrap().rights.len(), rights);
+            for (object, cause) in [(&up, missed), (&json!({}), Some("not initialized"))] {
+                let of = InHub {
+                    namespace: "fleet",
+                    name: "eu-1",
+                    object: Some(object),
+                    reason: None,
+                };
+                let found = doctor.obstacle(of, &NoSecrets).await;
+                assert_eq!(found.map(|found| found.cause), cause);
+            }
+        }
+    }
 
     #[test]
     fn the_first_obstacle_on_the_way_of_a_cluster_is_reported() {

@@ -41,6 +41,7 @@ impl Provider for ClusterApiProvider {
             client,
             namespaces,
             hub.labels.clone(),
+            &self.0.selection,
         )))
     }
 

@@ -150,6 +150,12 @@ async fn wrong_options_are_refused_and_right_ones_are_shown() {
         (ClusterApiProvider::builder(), ClusterApiError::NoHub),
         (good().namespace("a/b"), ClusterApiError::Namespace("a/b".into())),
         (good().labels(" "), ClusterApiError::Labels(" ".into())),
+        (
+            good()
+                .kubeconfig_secret(|_| SecretKeyRef::new("a", "b"))
+                .kubeconfig_of(Duration::MAX, |_| async { Ok(None) }),
+            ClusterApiError::TwoAccesses,
+        ),
     ] {
         assert_eq!(built.build().unwrap_err(), error);
     }

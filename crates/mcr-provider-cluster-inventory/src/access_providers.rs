@@ -226,7 +226,7 @@ impl AccessProviderConfig {
     /// use mcr_provider_cluster_inventory::AccessProviderConfig;
     ///
     /// # fn example(secret_reader: PluginService) {
-    /// // Such as `mcr_exec_secretreader::service(hub)`.
+    /// // Such as `mcr_exec_secretreader::service(secrets_only)`.
     /// let config = AccessProviderConfig::new("kubeconfig-secretreader", "")
     ///     .service(secret_reader)
     ///     .provide_cluster_info(true);
@@ -237,9 +237,10 @@ impl AccessProviderConfig {
         self
     }
 
-    /// No program has the command then, so no other access provider is mistaken for this one.
+    /// No program and no other service has the command then. Names are no keys: two hubs may have access providers of one name, and one
+    /// policy for both.
     fn set_service(&mut self, service: PluginService) {
-        self.command = format!("service:{}", self.name);
+        self.command = format!("service:{}#{}", self.name, service.number());
         self.service = Some(service);
     }
 

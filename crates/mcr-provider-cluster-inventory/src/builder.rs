@@ -87,14 +87,16 @@ impl ClusterInventoryProviderBuilder {
     /// Takes the kubeconfig of a cluster from the Secret of the hub that this predicate names, for ClusterProfiles that are ready.
     ///
     /// The Secret is read when its ClusterProfile changes, and again each minute. The client needs the right to get it, and no right to
-    /// list or watch Secrets. Whoever writes a ClusterProfile chooses the Secret if the predicate takes more than the name from it.
+    /// list or watch Secrets. Whoever writes a ClusterProfile chooses its name, and so which of the Secrets its cluster gets: with several
+    /// namespaces, the name of the Secret needs the namespace of the ClusterProfile too.
     ///
     /// ```
     /// use mcr_provider_cluster_inventory::{ClusterInventoryProvider, SecretKeyRef};
     ///
     /// let builder = ClusterInventoryProvider::builder().kubeconfig_secret(|profile| {
+    ///     let namespace = profile.metadata.namespace.as_deref().unwrap_or_default();
     ///     let name = profile.metadata.name.as_deref().unwrap_or_default();
-    ///     SecretKeyRef::new(name, "kubeconfig").namespace("credentials")
+    ///     SecretKeyRef::new(format!("{namespace}.{name}"), "kubeconfig").namespace("credentials")
     /// });
     /// ```
     pub fn kubeconfig_secret(
@@ -107,7 +109,7 @@ impl ClusterInventoryProviderBuilder {
 
     /// Takes the kubeconfigs from a function instead, for ClusterProfiles that are ready. None: there is no kubeconfig yet. The rules are
     /// those of `kubeconfig_of` for Clusters of Cluster API: it is called when its ClusterProfile changes, after `every`, and after a
-    /// failure; it must not block, and its errors are shown.
+    /// failure; it must not block, and its errors are shown. A cluster that is connected stays so after a later None.
     pub fn kubeconfig_of<F, R>(mut self, every: Duration, function: F) -> Self
     where
         F: Fn(Arc<ClusterProfile>) -> R + Send + Sync + 'static,

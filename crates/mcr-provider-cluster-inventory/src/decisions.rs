@@ -74,6 +74,9 @@ impl Decide for Decisions {
                 Event::Profile(_, HubEvent::Deleted(key)) => {
                     self.others.remove(&key);
                     self.remove(&key);
+                    if let Some(computed) = &mut self.computed {
+                        computed.forget(&key);
+                    }
                 }
                 // Only now it is known which of them are duplicates.
                 Event::Profile(at, HubEvent::Synced) => {
@@ -336,7 +339,7 @@ impl Decisions {
 
     fn call_no_more(&mut self, key: &ObjectKey) {
         if let Some(computed) = &mut self.computed {
-            computed.forget(key);
+            computed.pause(key);
         }
     }
 

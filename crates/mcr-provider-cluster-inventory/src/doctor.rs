@@ -8,15 +8,13 @@ use mcr_core::doctor::{
 use serde_json::Value;
 
 use crate::{
-    access_providers::AccessProviders,
+    config::Access,
     facts::{MANAGER_PROPERTY, MEMBER_ID_LABEL},
 };
 
 pub(crate) struct InventoryDoctor {
     hub: Hub,
-    /// Whether the kubeconfigs are in Secrets.
-    by_secrets: bool,
-    has_plugins: bool,
+    access: Access,
 }
 
 /// This version shows all fields, also the deprecated ones.
@@ -32,8 +30,11 @@ const PROFILES: Kind = Kind {
 const NEWEST: [&str; 3] = [PROFILES.group, "v1alpha2", PROFILES.plural];
 
 const READ: Right<'static> = Right::new("clusterprofiles.multicluster.x-k8s.io", &["list", "watch"]);
-const WITH_PLUGINS: &[Right<'static>] = &[READ];
+const WITHOUT_SECRETS: &[Right<'static>] = &[READ];
 const WITH_SECRETS: &[Right<'static>] = &[READ, Right::new("secrets", &["list", "watch"])];
+
+/// Why the rest of a profile does not matter.
+const BY_PROGRAM: &str = "by program";
 
 const DESCRIBE: &str = "kubectl -n {namespace} describe clusterprofiles.multicluster.x-k8s.io {name}";
 
@@ -90,6 +91,12 @@ const ADVICE: &[Advice] = &[
     ),
     Advice::new(
         Fault::Obstacle,
+        BY_PROGRAM,
+        "check what ClusterInventoryProviderBuilder::kubeconfig_secret or kubeconfig_of gives for it in the controller",
+        "",
+    ),
+    Advice::new(
+        Fault::Obstacle,
         "deprecated",
         "allow them with ClusterInventoryProviderBuilder::v1alpha1 in the controller",
         "",
@@ -115,24 +122,23 @@ const ADVICE: &[Advice] = &[
 ];
 
 impl InventoryDoctor {
-    /// Without plugins the kubeconfigs are in Secrets.
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
         selector: Option<String>,
-        plugins: Option<&AccessProviders>,
+        access: Access,
     ) -> Self {
-        Self {
-            hub: Hub {
-                client,
-                kind: PROFILES,
-                namespaces,
-                selector,
-                rights: plugins.map_or(WITH_SECRETS, |_| WITH_PLUGINS),
+        let hub = Hub {
+            client,
+            kind: PROFILES,
+            namespaces,
+            selector,
+            rights: match access {
+                Access::Secrets(_) => WITH_SECRETS,
+                Access::Plugins(_) | Access::Computed(_) => WITHOUT_SECRETS,
             },
-            by_secrets: plugins.is_none(),
-            has_plugins: plugins.is_some_and(|plugins| !plugins.0.is_empty()),
-        }
+        };
+        Self { hub, access }
     }
 }
 
@@ -191,8 +197,7 @@ impl Doctor for InventoryDoctor {
                 is_older: !id.is_empty()
                     && same.is_ok_and(|same| same.iter().any(|other| age(other) < age(profile))),
                 hides_deprecated: newest.is_ok(),
-                by_secrets: self.by_secrets,
-                has_plugins: self.has_plugins,
+                access: &self.access,
             };
             Some(found(profile, reason, &facts))
         })
@@ -205,17 +210,16 @@ fn age(profile: &Value) -> (&str, &str) {
 }
 
 /// What else decides about a ClusterProfile.
-struct Facts {
+struct Facts<'a> {
     /// Whether another profile of the same cluster is older.
     is_older: bool,
     /// Whether the provider reads a version without the deprecated fields.
     hides_deprecated: bool,
-    by_secrets: bool,
-    has_plugins: bool,
+    access: &'a Access,
 }
 
 /// What a ClusterProfile waits for: the first on its way.
-fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
+fn found(profile: &Value, reason: &str, facts: &Facts<'_>) -> Obstacle {
     let status = &profile["status"];
     let condition = |name: &str| {
         let mut conditions = status["conditions"].as_array().into_iter().flatten();
@@ -236,12 +240,15 @@ fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
     }
     let is_healthy = condition("ControlPlaneHealthy").is_some_and(|condition| condition["status"] == "True");
     let (offers, deprecated) = (names("accessProviders"), names("credentialProviders"));
+    let has_plugins = matches!(facts.access, Access::Plugins(plugins) if !plugins.0.is_empty());
     let (level, cause) = if facts.is_older {
         (Level::Warning, "older")
     } else if !is_healthy {
         (Level::Warning, "unhealthy")
-    } else if facts.by_secrets {
+    } else if matches!(facts.access, Access::Secrets(_)) {
         (Level::Problem, "no Secret")
+    } else if matches!(facts.access, Access::Computed(_)) {
+        (Level::Problem, BY_PROGRAM)
     } else if offers.is_empty() && !deprecated.is_empty() && facts.hides_deprecated {
         message.push_str(&format!(
             "; it has only the deprecated credentialProviders {}, which v1alpha2 does not show",
@@ -250,7 +257,7 @@ fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
         (Level::Problem, "deprecated")
     } else if offers.is_empty() && deprecated.is_empty() {
         (Level::Warning, "no access")
-    } else if facts.has_plugins {
+    } else if has_plugins {
         (Level::Problem, "unknown")
     } else {
         (Level::Problem, "no file")
@@ -264,25 +271,33 @@ fn found(profile: &Value, reason: &str, facts: &Facts) -> Obstacle {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use mcr_core::hub::KubeconfigOf;
     use serde_json::json;
 
     use super::*;
+    use crate::access_providers::{AccessProviderConfig, AccessProviders};
 
     #[test]
     fn the_first_reason_on_the_way_of_a_profile_is_reported() {
+        let plugins = AccessProviders::new([AccessProviderConfig::new("p", "/p")]).unwrap();
+        let plugins = Access::Plugins(plugins.into());
+        let no_plugins = Access::Plugins(AccessProviders::default().into());
+        let function = KubeconfigOf::new(Duration::MAX, |_| async { Ok(None) });
+        let (secrets, computed) = (Access::Secrets("me".into()), Access::Computed(function));
         let mut facts = Facts {
             is_older: false,
             hides_deprecated: true,
-            by_secrets: false,
-            has_plugins: true,
+            access: &plugins,
         };
         let mut profile = json!({"status": {
             "accessProviders": [{"name": "a"}], "credentialProviders": [{"name": "old"}],
             "conditions": [{"type": "ControlPlaneHealthy", "status": "True"}],
         }});
-        let cause = |profile: &Value, facts: &Facts| found(profile, "why", facts).cause;
+        let cause = |profile: &Value, facts: &Facts<'_>| found(profile, "why", facts).cause;
         assert_eq!(cause(&profile, &facts), "unknown");
-        facts.has_plugins = false;
+        facts.access = &no_plugins;
         assert_eq!(cause(&profile, &facts), "no file");
         profile["status"]["accessProviders"] = json!([]);
         assert_eq!(cause(&profile, &facts), "deprecated");
@@ -290,8 +305,10 @@ mod tests {
         assert_eq!(cause(&profile, &facts), "no file");
         profile["status"]["credentialProviders"] = json!([]);
         assert_eq!(cause(&profile, &facts), "no access");
-        facts.by_secrets = true;
+        facts.access = &secrets;
         assert_eq!(cause(&profile, &facts), "no Secret");
+        facts.access = &computed;
+        assert_eq!(cause(&profile, &facts), BY_PROGRAM);
         profile["status"]["conditions"] =
             json!([{"type": "Joined", "status": "False", "reason": "NoAgent", "message": ""}]);
         let unhealthy = found(&profile, "why", &facts);

@@ -8,7 +8,7 @@ use mcr_core::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::{Access, Config, PROFILES},
+    config::{Config, PROFILES},
     decisions::{Decisions, Event},
     doctor::InventoryDoctor,
     facts::Lens,
@@ -34,11 +34,8 @@ impl Provider for ClusterInventoryProvider {
     fn doctor(&self) -> Option<Arc<dyn Doctor>> {
         let hub = &self.0.hub;
         let (client, namespaces) = (hub.client.clone(), hub.namespaces.clone());
-        let plugins = match &self.0.access {
-            Access::Plugins(plugins) => Some(&**plugins),
-            Access::Secrets(_) | Access::Computed(_) => None,
-        };
-        let doctor = InventoryDoctor::new(client, namespaces, hub.labels.clone(), plugins);
+        let access = self.0.access.clone();
+        let doctor = InventoryDoctor::new(client, namespaces, hub.labels.clone(), access);
         Some(Arc::new(doctor))
     }
 

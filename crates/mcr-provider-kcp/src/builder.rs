@@ -129,7 +129,7 @@ impl KcpProviderBuilder {
     ///
     /// # Errors
     /// [`KcpError`] if there is no workspace or API, if the access has no credentials that can be used for other addresses,
-    /// or if a name is no valid name.
+    /// or if a name or the key of a label is not valid.
     pub fn build(self) -> Result<KcpProvider, KcpError> {
         let api = self.api.ok_or(KcpError::NoApi);
         let config = configure(self.options, api, self.readiness, self.allow_lossy_apply)?;
@@ -167,6 +167,9 @@ pub(crate) fn configure(
     // The id of a logical cluster has at most 63 characters.
     if ClusterName::new(format!("{}{}", options.name_prefix, "x".repeat(63))).is_err() {
         return Err(KcpError::Prefix(options.name_prefix));
+    }
+    if let Some(key) = options.label_keys.invalid() {
+        return Err(KcpError::LabelKey(key.to_owned()));
     }
     let export = ExportName::default();
     let layout = Layout::new(options.name.clone(), export.clone(), allow_apply, api.stage());
@@ -214,6 +217,13 @@ mod tests {
             error(builder().name_prefix("a\n")),
             KcpError::Prefix("a\n".to_owned())
         );
+        let long = "x".repeat(64);
+        for bad in ["", "a b", "a/", "/a", "a/b/c", "A.b/c", "a..b/c", "-a", &long] {
+            let error = error(builder().label_keys(["team", bad]));
+            assert_eq!(error, KcpError::LabelKey(bad.to_owned()));
+        }
+        let good = ["team", "Team_2.x", "example.com/team", &long[1..]];
+        assert!(builder().label_keys(good).build().is_ok());
         let long = "x".repeat(ClusterName::MAX_LEN - 62);
         assert_eq!(error(builder().name_prefix(&*long)), KcpError::Prefix(long));
         for error in [

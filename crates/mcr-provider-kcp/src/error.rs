@@ -37,4 +37,9 @@ pub enum KcpError {
     /// The name prefix gives names that clusters can't have.
     #[error("{0:?} can't be the beginning of cluster names; correct the name prefix")]
     Prefix(String),
+    /// A key of labels that no label can have.
+    #[error(
+        "{0:?} can't be the key of a label, such as \"team\" or \"example.com/team\"; correct `label_keys`"
+    )]
+    LabelKey(String),
 }

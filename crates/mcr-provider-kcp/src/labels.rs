@@ -13,12 +13,31 @@ impl LabelKeys {
         Self(keys.into_iter().map(Into::into).collect())
     }
 
+    /// The first one that no label can have.
+    pub(crate) fn invalid(&self) -> Option<&str> {
+        let mut keys = self.0.iter().map(|key| &**key);
+        keys.find(|key| !is_label_key(key))
+    }
+
     /// The labels with these keys that an API server would accept.
     pub(crate) fn of(&self, labels: &Labels) -> Labels {
         let named = self.0.iter().filter_map(|key| labels.get_key_value(key));
         let usable = named.filter(|(_, value)| is_label_value(value));
         usable.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
+}
+
+/// A name as in a value, perhaps with a DNS name and a slash before it.
+fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = text
+        .split_once('/')
+        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    let is_part = |part: &str| {
+        let is_of_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        is_label_value(part) && !part.is_empty() && part.bytes().all(is_of_part)
+    };
+    let is_prefix = |prefix: &str| prefix.len() <= 253 && prefix.split('.').all(is_part);
+    !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_prefix)
 }
 
 fn is_label_value(text: &str) -> bool {

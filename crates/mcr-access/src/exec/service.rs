@@ -56,6 +56,12 @@ impl PluginService {
         }
     }
 
+    /// The number of the service in this process. Only its clones have the same one.
+    #[doc(hidden)]
+    pub fn number(&self) -> u64 {
+        self.id
+    }
+
     /// Calls the service, without limits.
     pub(super) fn call(&self, info: String) -> BoxFuture<'static, Result<Vec<u8>, BoxError>> {
         (self.call)(info)

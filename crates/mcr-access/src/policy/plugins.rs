@@ -17,7 +17,7 @@ pub enum CredentialPluginPolicy {
     #[default]
     DenyAll,
     /// Every plugin, with all arguments and variables. The author of a kubeconfig can then run any program with the rights
-    /// of this process.
+    /// of this process. No [service](AllowedPlugin::service) takes the place of a program.
     AllowAll,
     /// These plugins, and only as their entries say.
     Allowlist(Vec<AllowedPlugin>),
@@ -97,9 +97,9 @@ impl AllowedPlugin {
         self
     }
 
-    /// Ties this command to a service, which answers instead of a program. A kubeconfig must name it by exactly this command. The
-    /// service gets the description of the cluster, if [`cluster_info`](Self::cluster_info) allows it, and neither arguments nor
-    /// variables.
+    /// Ties this command to a service, which answers instead of a program. A kubeconfig, also a trusted one, must name it by exactly
+    /// this command. The service gets the description of the cluster, if [`cluster_info`](Self::cluster_info) allows it, and neither
+    /// arguments nor variables.
     #[must_use]
     pub fn service(mut self, service: PluginService) -> Self {
         self.service = Some(service);
@@ -223,6 +223,15 @@ impl CredentialPluginPolicy {
             }
         }
         Err(refused)
+    }
+
+    /// The service for a command of a trusted kubeconfig, which needs no permission.
+    pub(crate) fn service_of(&self, command: &Path) -> Option<PluginService> {
+        let Self::Allowlist(allowed) = self else {
+            return None;
+        };
+        let mut same = allowed.iter().filter(|plugin| plugin.command == command);
+        same.find_map(|plugin| plugin.service.clone())
     }
 }
 

@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, fmt, future::Future, path::PathBuf, sync::Arc, 
 
 use futures::{FutureExt, future::BoxFuture};
 use kube::Client;
-use mcr_core::{Access, AccessError, AccessPolicy, BoxError, Provider, ProxyEnvironment};
+use mcr_core::{
+    Access, AccessError, AccessPolicy, BoxError, Provider, ProxyEnvironment, internal::kube_client,
+};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -129,8 +131,9 @@ impl ProviderOptions {
     pub async fn hub(&self) -> Result<Client, BoxError> {
         let session = self.0.hub.get_or_try_init(|| async {
             let flags = &self.0.flags;
-            let (name, access) = hub(flags).await?;
-            Session::open(&name, access, HUB_WITHIN, self.proxies()?).await
+            let proxies = self.proxies()?;
+            let (name, access) = hub(flags, proxies.as_deref()).await?;
+            Session::open(&name, access, HUB_WITHIN, proxies).await
         });
         self.note_hub_error(session.await).map(Session::client)
     }
@@ -138,9 +141,12 @@ impl ProviderOptions {
     /// The access of the hub, for a provider that connects to it through the fleet.
     ///
     /// # Errors
-    /// If there is no such context.
+    /// If there is no such context, or a variable has no proxy.
     pub async fn hub_access(&self) -> Result<Access, BoxError> {
-        Ok(self.note_hub_error(hub(&self.0.flags).await)?.1)
+        let proxies = self.proxies()?;
+        Ok(self
+            .note_hub_error(hub(&self.0.flags, proxies.as_deref()).await)?
+            .1)
     }
 
     fn note_hub_error<T>(&self, result: anyhow::Result<T>) -> Result<T, BoxError> {
@@ -180,7 +186,7 @@ pub(crate) fn choose(flags: &ClusterFlags, linked: &[LinkedProvider]) -> anyhow:
     Ok(chosen)
 }
 
-async fn hub(flags: &ClusterFlags) -> anyhow::Result<(String, Access)> {
+async fn hub(flags: &ClusterFlags, proxies: Option<&ProxyEnvironment>) -> anyhow::Result<(String, Access)> {
     let contexts = Contexts::read(flags.hub_kubeconfig.as_deref())?;
     if contexts.is_empty() && flags.hub_kubeconfig.is_none() && flags.hub_context.is_none() {
         let config = kube::Config::incluster().map_err(|error| {
@@ -188,8 +194,8 @@ async fn hub(flags: &ClusterFlags) -> anyhow::Result<(String, Access)> {
                 "there is no kubeconfig and this is no pod ({error}); give the hub's with --hub-kubeconfig"
             )
         })?;
-        mcr_core::crypto::install_default()?;
-        return Ok(("hub".to_owned(), Access::from(Client::try_from(config)?)));
+        let client = kube_client(config, proxies).map_err(|error| anyhow::anyhow!(error))?;
+        return Ok(("hub".to_owned(), Access::from(client)));
     }
     let (name, access) = match &flags.hub_context {
         Some(name) => contexts.named("--hub-context", name)?,

@@ -1,6 +1,11 @@
 //! Kubeconfigs that a function of the program gives.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, future::BoxFuture};
 use http::StatusCode;
@@ -12,7 +17,7 @@ use tokio::{
 
 use super::{
     description::Closure,
-    fetch::fetch_secret,
+    fetch::{Refused, fetch_secret},
     inventory::Verdict,
     kubeconfig::{Judge, SecretContent},
     options::Hub,
@@ -23,17 +28,58 @@ use mcr_store::{ObjectKey, describe as describe_json_error};
 
 /// So many calls run at once.
 const AT_ONCE: usize = 16;
+/// So many may beside them wait for servers, each for one of its own.
+const SLOW_AT_ONCE: usize = 1024;
+/// A call that runs longer than this waits for a server.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A function is called for one object at most once in this time, however often the object changes.
 const LEAST: Duration = Duration::from_secs(1);
 /// A Secret is read again after this time.
 const SECRETS_EVERY: Duration = Duration::from_secs(60);
+/// A function is called at least once in this time.
+const RAREST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// A hub that wants to be left alone is left alone for so long at most.
+const LONGEST_QUIET: Duration = Duration::from_secs(300);
 const LARGEST: usize = 1 << 20;
 
-/// None: there is no kubeconfig yet.
-type Given = Result<Option<Vec<u8>>, BoxError>;
-type Answer = Result<Option<EndpointAccess>, Arc<str>>;
-/// Why a function gives none.
-const ABSENT: &str = "the program has none for it, or the Secret that it names is not there";
+/// A kubeconfig, and the beginning of an error about it.
+type Given = Result<(Vec<u8>, String), Nothing>;
+type Answer = Result<EndpointAccess, Nothing>;
+
+/// Why there is no kubeconfig.
+#[derive(Debug, Clone)]
+struct Nothing {
+    why: Arc<str>,
+    /// Whether there is none yet, which is no fault.
+    is_absent: bool,
+    /// How long the server wants to be left alone at least, if it has refused the request. None: it has not, or it does not matter.
+    quiet: Option<Duration>,
+}
+
+impl Nothing {
+    fn new(why: impl Into<Arc<str>>) -> Self {
+        Self {
+            why: why.into(),
+            is_absent: false,
+            quiet: None,
+        }
+    }
+
+    fn absent(why: impl Into<Arc<str>>) -> Self {
+        Self {
+            is_absent: true,
+            ..Self::new(why)
+        }
+    }
+
+    fn after(error: &BoxError) -> Self {
+        let refused = error.downcast_ref::<Refused>();
+        Self {
+            quiet: refused.and_then(|refused| refused.retry_after),
+            ..Self::new(reason(&error.to_string()))
+        }
+    }
+}
 
 /// The name of a Secret of the hub, and the key of the kubeconfig in it.
 ///
@@ -87,7 +133,8 @@ pub async fn kubeconfig_in_secret(
             Some(StatusCode::FORBIDDEN) => "forbidden; grant the verb get on it to the client of the hub",
             _ => &refused.why,
         };
-        format!("Secret {secret} can't be read in the hub: {why}")
+        let why = format!("Secret {secret} can't be read in the hub: {why}");
+        Refused { why, ..refused }
     });
     let Some(body) = read? else { return Ok(None) };
     let content: Result<SecretContent, _> = serde_json::from_slice(&body);
@@ -104,55 +151,98 @@ pub async fn kubeconfig_in_secret(
 pub struct KubeconfigOf<K> {
     function: Closure<Arc<K>, BoxFuture<'static, Given>>,
     every: Duration,
+    /// Whether one server answers for all objects.
+    one_cause: bool,
 }
 
 impl<K> KubeconfigOf<K> {
-    /// A function that is called at each change of an object, and again after this time. None: there is no kubeconfig yet.
+    /// A function that is called at each change of an object, and again after this time, which is a second at least and a year at most.
+    /// None: there is no kubeconfig yet.
     pub fn new<F, R>(every: Duration, function: F) -> Self
     where
         F: Fn(Arc<K>) -> R + Send + Sync + 'static,
-        R: Future<Output = Given> + Send + 'static,
+        R: Future<Output = Result<Option<Vec<u8>>, BoxError>> + Send + 'static,
     {
+        let function = move |object: &Arc<K>| {
+            let given = function(object.clone());
+            async move {
+                match given.await {
+                    Ok(Some(text)) => Ok((text, String::new())),
+                    Ok(None) => Err(Nothing::absent("the program has none for it")),
+                    Err(error) => Err(Nothing::after(&error)),
+                }
+            }
+            .boxed()
+        };
         Self {
-            function: Closure::new(move |object: &Arc<K>| function(object.clone()).boxed()),
-            every: every.max(LEAST),
+            function: Closure::new(function),
+            every: every.clamp(LEAST, RAREST),
+            one_cause: false,
         }
     }
 
-    /// The function that reads the Secret of the hub which `secret` names, at each change of an object and each minute.
+    /// The function that reads the Secret of the hub which `secret` names, at each change of an object and each minute. While the hub
+    /// refuses that, all objects share [one pace](Requests), which changes of objects do not raise.
     pub fn in_secret(client: Client, secret: Closure<K, SecretKeyRef>) -> Self
     where
         K: Resource + Send + Sync + 'static,
     {
-        Self::new(SECRETS_EVERY, move |object: Arc<K>| {
-            let (client, secret) = (client.clone(), secret.call(&object));
+        let function = move |object: &Arc<K>| {
+            let (client, secret) = (client.clone(), secret.call(object));
             let namespace = secret.namespace.or_else(|| object.meta().namespace.clone());
             let at = ObjectKey {
                 namespace: namespace.map(Arc::from),
                 name: secret.name.into(),
             };
-            async move { kubeconfig_in_secret(&client, &at, &secret.key).await }
-        })
+            async move {
+                let key = &*secret.key;
+                match kubeconfig_in_secret(&client, &at, key).await {
+                    Ok(Some(text)) => Ok((text, format!("Secret {at}, key {key:?}: "))),
+                    Ok(None) => {
+                        let why = format!("there is no Secret {at}, which has it under the key {key:?}");
+                        Err(Nothing::absent(why))
+                    }
+                    Err(error) => {
+                        let mut nothing = Nothing::after(&error);
+                        if error.is::<Refused>() {
+                            nothing.quiet.get_or_insert(Duration::ZERO);
+                        }
+                        Err(nothing)
+                    }
+                }
+            }
+            .boxed()
+        };
+        Self {
+            function: Closure::new(function),
+            every: SECRETS_EVERY,
+            one_cause: true,
+        }
     }
 }
 
 /// The kubeconfigs that a [`KubeconfigOf`] gives, for the decisions of a provider.
 ///
-/// One call runs for an object at once, and [as many as requests](Requests) in all. A call that fails, panics or exceeds the deadline of
-/// requests is repeated after a pause that grows.
+/// One call runs for an object at once, and 16 in all; a call that takes longer than a second does not count, of which 1,024 may run
+/// beside them. A call that fails, panics or exceeds the deadline of requests is repeated after a pause that grows.
 pub struct ComputedKubeconfigs<K> {
     function: KubeconfigOf<K>,
     deadline: Duration,
     judge: Arc<Judge>,
     requests: Requests<ObjectKey>,
     known: HashMap<ObjectKey, Known<K>>,
+    /// Since when calls run that still have a place.
+    quick: BTreeMap<Ticket, Instant>,
 }
 
 struct Known<K> {
     object: Arc<K>,
-    /// When the function was called last, and whether the object has changed since.
-    called: Option<Instant>,
+    /// Whether the object has changed since the last call.
     changed: bool,
+    /// A change causes no call before this time.
+    not_before: Option<Instant>,
+    /// Whether the server has refused the last request, and so chooses the time of the next one.
+    refused: bool,
     answer: Option<Answer>,
 }
 
@@ -162,12 +252,18 @@ pub struct Called(ObjectKey, Ticket, Option<Answer>);
 impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
     /// The kubeconfigs of this function.
     pub fn new(hub: &Hub, judge: Judge, function: KubeconfigOf<K>) -> Self {
+        let requests = Requests::new(AT_ONCE, hub.times.pauses);
         Self {
-            function,
             deadline: hub.times.deadline,
             judge: judge.into(),
-            requests: Requests::new(AT_ONCE, hub.times.pauses),
+            requests: if function.one_cause {
+                requests.one_cause()
+            } else {
+                requests.with_slow(AT_ONCE, SLOW_AT_ONCE)
+            },
             known: HashMap::new(),
+            quick: BTreeMap::new(),
+            function,
         }
     }
 
@@ -182,33 +278,45 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
     ) -> Option<Verdict> {
         let known = self.known.entry(key.clone()).or_insert_with(|| Known {
             object: object.clone(),
-            called: None,
             changed: true,
+            not_before: None,
+            refused: false,
             answer: None,
         });
-        let is_new = known.called.is_none() && self.requests.is_idle(key);
-        if is_new || !Arc::ptr_eq(&known.object, object) {
+        let is_idle = self.requests.is_idle(key);
+        let starts = is_idle && known.answer.is_none();
+        if starts || !Arc::ptr_eq(&known.object, object) {
             (known.object, known.changed) = (object.clone(), true);
             // A call that runs goes on: an object that changes all the time would never get an answer.
-            if self.requests.is_idle(key) || self.requests.is_planned(key) {
-                let at = known.called.map_or(now, |called| now.max(called + LEAST));
-                self.requests.plan(key, at);
+            if is_idle || (self.requests.is_planned(key) && !known.refused) {
+                self.requests.plan(key, known.not_before.unwrap_or(now).max(now));
             }
         }
-        let why = match known.answer.clone()? {
-            Ok(Some(access)) => return Some(Verdict::Good(access)),
-            Ok(None) if !engaged => {
-                let why = format!("the cluster is ready, but its kubeconfig is missing: {ABSENT}");
-                return Some(Verdict::Waiting(why.into()));
+        match known.answer.clone()? {
+            Ok(access) => Some(Verdict::Good(access)),
+            Err(Nothing {
+                is_absent: true, why, ..
+            }) if !engaged => {
+                let why = format!("the cluster is ready, but its kubeconfig is missing: {why}");
+                Some(Verdict::Waiting(why.into()))
             }
-            Ok(None) => ABSENT.into(),
-            Err(why) => why,
-        };
-        let object = format!("{kind} {key}");
-        Some(Verdict::Broken { object, why })
+            Err(Nothing { why, .. }) => {
+                let object = format!("{kind} {key}");
+                Some(Verdict::Broken { object, why })
+            }
+        }
     }
 
-    /// Calls the function for this object no more.
+    /// Calls the function for this object no more until its next [`verdict`](Self::verdict), and drops what it has given. Failures and the
+    /// time of the last call count on, so that an object that is ready on and off gets no more calls than another one.
+    pub fn pause(&mut self, key: &ObjectKey) {
+        self.requests.pause(key);
+        if let Some(known) = self.known.get_mut(key) {
+            known.answer = None;
+        }
+    }
+
+    /// Forgets an object that is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.requests.cancel(key);
         self.known.remove(key);
@@ -217,6 +325,11 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
     /// Starts the calls that are due.
     pub fn start(&mut self, now: Instant) -> Vec<BoxFuture<'static, Called>> {
         let mut calls = Vec::new();
+        while let Some(first) = self.quick.first_entry()
+            && *first.get() + SLOW_AFTER <= now
+        {
+            self.requests.slow(first.remove_entry().0);
+        }
         while let Some(request) = self.requests.start(now) {
             let Request {
                 key, ticket, stop, ..
@@ -224,11 +337,21 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
             let Some(known) = self.known.get_mut(&key) else {
                 continue;
             };
-            (known.called, known.changed) = (Some(now), false);
-            let function = self.function.function.clone();
-            let answer = answer(function, known.object.clone(), self.judge.clone());
-            let deadline = self.deadline;
-            let late = move |_| Err(format!("no kubeconfig within {deadline:?}").into());
+            (known.not_before, known.changed) = (Some(now + LEAST), false);
+            self.quick.insert(ticket, now);
+            let KubeconfigOf {
+                function, one_cause, ..
+            } = &self.function;
+            let (deadline, of_server) = (self.deadline, *one_cause);
+            let answer = answer(function.clone(), known.object.clone(), self.judge.clone());
+            let late = move |_| {
+                let why = format!("no kubeconfig within {deadline:?}");
+                let quiet = of_server.then_some(Duration::ZERO);
+                Err(Nothing {
+                    quiet,
+                    ..Nothing::new(why)
+                })
+            };
             let answer = async move { timeout(deadline, answer).await.unwrap_or_else(late) };
             calls.push(async move { Called(key, ticket, stop.run_until_cancelled(answer).await) }.boxed());
         }
@@ -237,21 +360,30 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
 
     /// A call has ended. Returns the object whose verdict may be another one now.
     pub fn ended(&mut self, Called(key, ticket, answer): Called, now: Instant) -> Option<ObjectKey> {
+        self.quick.remove(&ticket);
         if !self.requests.ended(&key, ticket) {
             return None;
         }
         let (known, answer) = (self.known.get_mut(&key)?, answer?);
-        if let Ok(Some(_)) = &answer {
-            self.requests.succeeded(&key, now);
-            let every = self.function.every;
-            let pause = if known.changed {
-                LEAST
-            } else {
-                every - jitter(every / 10)
-            };
-            self.requests.plan(&key, now + pause);
+        let quiet = answer.as_ref().err().and_then(|nothing| nothing.quiet);
+        known.refused = quiet.is_some();
+        if let Some(quiet) = quiet.map(|quiet| quiet.min(LONGEST_QUIET)) {
+            if self.function.one_cause {
+                self.requests.quiet(now + quiet);
+            }
+            self.requests.failed(&key, now, quiet.max(LEAST));
+            known.not_before = self.requests.planned(&key);
         } else {
-            self.requests.failed(&key, now, LEAST);
+            let every = self.function.every;
+            if answer.is_ok() {
+                self.requests.succeeded(&key, now);
+                self.requests.plan(&key, now + every - jitter(every / 10));
+            } else {
+                self.requests.failed_alone(&key, now, LEAST);
+            }
+            if known.changed {
+                self.requests.plan(&key, now + LEAST);
+            }
         }
         known.answer = Some(answer);
         Some(key)
@@ -259,7 +391,9 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
 
     /// When the next call is due.
     pub fn due(&self) -> Option<Instant> {
-        self.requests.next_due()
+        let first = self.quick.first_key_value();
+        let slow = first.map(|(_, since)| *since + SLOW_AFTER);
+        self.requests.next_due().into_iter().chain(slow).min()
     }
 }
 
@@ -270,20 +404,24 @@ async fn answer<K>(
 ) -> Answer {
     let given = AssertUnwindSafe(async { function.call(&object).await });
     let given = given.catch_unwind().await;
-    let text = match given {
-        Ok(Ok(Some(text))) if text.len() <= LARGEST => text,
-        Ok(Ok(Some(_))) => return Err("the kubeconfig has more than 1 MiB; make it smaller".into()),
-        Ok(Ok(None)) => return Ok(None),
-        Ok(Err(error)) => return Err(reason(&error.to_string()).into()),
+    let (text, place) = match given {
+        Ok(Ok((text, place))) if text.len() <= LARGEST => (text, place),
+        Ok(Ok((_, place))) => {
+            let why = format!("{place}the kubeconfig has more than 1 MiB; make it smaller");
+            return Err(Nothing::new(why));
+        }
+        Ok(Err(nothing)) => return Err(nothing),
         Err(_) => {
             let why = "the program's function for kubeconfigs panicked, which is a fault in its code; what this process has written to its \
                        standard error says where";
-            return Err(why.into());
+            return Err(Nothing::new(why));
         }
     };
     // Parsing may take long, and a parser may panic.
     match spawn_blocking(move || judge.parse(text, None)).await {
-        Ok(parsed) => parsed.map(Some).map_err(|problem| problem.text),
-        Err(_) => Err("mcr panicked when it read the kubeconfig; please report this".into()),
+        Ok(parsed) => parsed.map_err(|problem| Nothing::new(format!("{place}{}", problem.text))),
+        Err(_) => Err(Nothing::new(
+            "mcr panicked when it read the kubeconfig; please report this",
+        )),
     }
 }

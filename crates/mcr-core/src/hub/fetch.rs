@@ -1,6 +1,6 @@
 //! Single requests to a hub, whose responses no log shows.
 
-use std::{fmt, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use http::{Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -37,6 +37,8 @@ impl Refused {
         }
     }
 }
+
+impl Error for Refused {}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -94,6 +94,9 @@ pub enum OptionError {
         "{0:?} can't be a label selector; give `labels` one such as \"region=eu\", or leave it out to take all objects"
     )]
     Labels(String),
+    /// Two options that name the kubeconfigs.
+    #[error("`kubeconfig_secret` and `kubeconfig_of` exclude each other; leave one out")]
+    TwoAccesses,
 }
 
 impl HubOptions {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod computed;
 mod config_maps;
 mod inventory;
 mod secrets;

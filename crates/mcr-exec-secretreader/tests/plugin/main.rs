@@ -454,6 +454,14 @@ async fn a_fleet_uses_the_plugin_in_its_own_process() {
     let member = member.serve().await.or_fail();
     hub.set("eu-1", "value", &kubeconfig_of(&token));
     hub.set("text", "value", CANARY);
+    hub.set("other", CANARY, "x");
+    hub.set(
+        "old",
+        "value",
+        &kubeconfig_of(&self::token("old", Duration::ZERO).0),
+    );
+    let contexts = json!({"current-context": "a", "contexts": [{"name": CANARY}]});
+    hub.set("contexts", "value", &contexts.to_string());
     let service = mcr_exec_secretreader::service(hub.server.cluster().client_with_token(READER));
     let of_secret = |name: &str, namespace: &str| {
         let endpoint = Endpoint::new(member.url().parse().unwrap()).certificate_authority(member.ca_pem());
@@ -480,7 +488,22 @@ async fn a_fleet_uses_the_plugin_in_its_own_process() {
             "kube-system",
             "allow this program to get Secrets in that namespace",
         ),
-        ("text", "fleet", "Secret fleet/text: key \"value\": "),
+        (
+            "text",
+            "fleet",
+            "Secret fleet/text: the value of the key \"value\" is no kubeconfig",
+        ),
+        (
+            "other",
+            "fleet",
+            "Secret fleet/other: it has no key \"value\", or the key is empty; add",
+        ),
+        (
+            "old",
+            "fleet",
+            "Secret fleet/old: the token has expired; renew it",
+        ),
+        ("contexts", "fleet", "is no kubeconfig with a credential"),
         ("../x", "fleet", "can't be the name of a Secret"),
     ] {
         let source = of_secret(name, namespace).credentials;

@@ -48,6 +48,47 @@ fn a_provider_file_is_read_in_its_order_and_with_its_policies() {
     }
 }
 
+/// The fleet has one policy for all hubs, and a tenant of one hub must not get credentials from another one.
+#[test]
+fn services_of_two_hubs_under_one_name_are_two_also_in_one_policy() {
+    use mcr_core::{AccessPolicy, KubeconfigAccess, Trust};
+
+    let of_hub = || {
+        let service = PluginService::new(|_| async { Ok(Vec::new()) });
+        let reader = AccessProviderConfig::new("kubeconfig-secretreader", "").service(service);
+        AccessProviders::new([reader.provide_cluster_info(true)]).unwrap()
+    };
+    let socket = AccessProviderConfig::new("kubeconfig-secretreader", "unix:///run/p.sock");
+    let hubs = [of_hub(), of_hub(), AccessProviders::new([socket]).unwrap()];
+    let policy_of = |hubs: &[&AccessProviders]| {
+        let entries = hubs.iter().flat_map(|hub| hub.0.iter());
+        let entries = entries.map(AccessProviderConfig::allowed);
+        AccessPolicy::default().credential_plugins(CredentialPluginPolicy::allowlist(entries))
+    };
+    for hub in &hubs {
+        let config = &hub.0[0];
+        let yaml = format!(
+            "{{current-context: c, contexts: [{{name: c, context: {{cluster: k, user: u}}}}],
+             clusters: [{{name: k, cluster: {{server: 'https://192.0.2.1'}}}}], users: [{{name: u, user: {{exec: {{
+             apiVersion: {V1}, command: '{}', interactiveMode: Never, provideClusterInfo: {}}}}}}}]}}",
+            config.command, config.provide_cluster_info
+        );
+        let access = KubeconfigAccess::new(yaml, Trust::Untrusted).parse().unwrap();
+        let source = |policy: AccessPolicy| policy.admit(&access).map(|admitted| admitted.fingerprint());
+        let alone = source(policy_of(&[hub])).unwrap();
+        let [a, b, c] = &hubs;
+        for order in [[a, b, c], [c, b, a]] {
+            assert_eq!(
+                source(policy_of(&order)).unwrap(),
+                alone,
+                "the service of its own hub"
+            );
+        }
+        let others: Vec<_> = hubs.iter().filter(|other| *other != hub).collect();
+        assert!(source(policy_of(&others)).is_err());
+    }
+}
+
 #[test]
 fn a_wrong_provider_file_is_explained_and_none_of_its_values_is_shown() {
     use AccessProvidersError as E;
