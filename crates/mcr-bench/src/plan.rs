@@ -109,12 +109,12 @@ pub fn everything(options: &Options, runs: Option<usize>) -> Vec<Step> {
         step
     };
     // What fits into the time. `cargo xtask bench capacity` has more clusters.
-    let mut capacity = plan.step(Suite::Capacity, &side_by_side[..1], 1, 70);
-    capacity.options.clusters = options.clusters.or(Some(2_000));
+    let mut capacity = plan.step(Suite::Capacity, &side_by_side[..1], 1, 55);
+    capacity.options.clusters = options.clusters.or(Some(1_000));
     let mut churn = plan.step(Suite::Churn, all, 1, 80);
     churn.options.seconds = options.seconds.or(Some(60));
-    // What fits: with the sizes of the suite and its outage it takes 17 minutes.
-    let mut wan = plan.step(Suite::Wan, &side_by_side, 1, 90);
+    // What fits: with Go, the sizes of the suite and its outage it takes 17 minutes.
+    let mut wan = plan.step(Suite::Wan, &side_by_side[..2], 1, 40);
     wan.options.objects = options.objects.or(Some(100));
     wan.options.seconds = options.seconds.or(Some(0));
     vec![
