@@ -3,8 +3,9 @@
 use std::{
     future::pending,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -313,16 +314,20 @@ async fn a_cluster_that_is_selected_again_is_not_reconciled_before_its_clean_up_
     let (mut world, a) = (World::new(), ApiAccess::default());
     a.put_map("ns/x", "1");
     world.add("a", &a, PROD);
-    let (seen, goes_on) = (Seen::<String>::default(), Arc::new(AtomicBool::new(false)));
-    let of_clean_up = (seen.clone(), goes_on.clone());
+    let (seen, (go_on, goes_on)) = (Seen::<String>::default(), mpsc::channel());
+    let of_clean_up = (seen.clone(), Arc::new(Mutex::new(goes_on)));
     let controller = maps().clusters(prod()).on_deselected(move |_, _| {
         let (seen, goes_on) = of_clean_up.clone();
         async move {
             seen.push("cleans");
             let _dropped = Dropped(Arc::new(seen));
-            while !goes_on.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            tokio::task::block_in_place(|| {
+                goes_on
+                    .lock()
+                    .unwrap()
+                    .recv_timeout(Duration::from_secs(60))
+                    .unwrap()
+            });
             pending().await
         }
     });
@@ -342,7 +347,7 @@ async fn a_cluster_that_is_selected_again_is_not_reconciled_before_its_clean_up_
     sleep(500).await;
     assert_eq!(seen.len(), 2);
     assert!(handle.status().clusters["a"].parked);
-    goes_on.store(true, Ordering::SeqCst);
+    go_on.send(()).unwrap();
     let x = "cluster://a/ns/x live 1";
     assert_eq!(seen.wait_for(4).await, [x, "cleans", "dropped", x]);
     world.end().await;
