@@ -212,28 +212,25 @@ async fn a_label_that_is_missing_for_a_moment_or_in_most_clusters_deletes_nothin
 #[tokio::test(start_paused = true)]
 async fn a_function_and_a_missing_property_are_no_reasons_to_delete_and_a_gating_watch_is_waited_for() {
     let (mut world, api) = (World::new(), ApiAccess::default());
-    let with_tier = api.spec("tier").label("env", "prod").property("tier", "1");
+    let tier = &[("env", "tier")];
+    let with_tier = api.spec("tier").label("env", "tier").property("tier", "1");
     world.announce(Change::Upsert(with_tier));
-    let other = ApiAccess::default();
-    let other = other.spec("other").label("env", "prod").property("tier", "2");
-    world.announce(Change::Upsert(other));
-    for (cluster, labels) in [("chosen", PROD), ("test", TEST)] {
+    for (cluster, labels) in [("chosen", PROD), ("other", PROD), ("test", TEST)] {
         world.add(cluster, &ApiAccess::default(), labels);
     }
     let hub = world.join(HUB);
     hub.forbid("secrets");
     let chosen = ClusterSelector::matching(|cluster| *cluster.name() == "chosen");
-    let controller = maps()
-        .clusters(prod().and(chosen.or(ClusterSelector::property("tier", "1"))))
-        .watches_with(
-            &(),
-            |_: Watched<Secret>| Vec::<RequestKey>::new(),
-            WatchOptions::new().clusters(ClusterSelector::hub()),
-        );
+    let of_tier = ClusterSelector::label("env", "tier").and(ClusterSelector::property("tier", "1"));
+    let controller = maps().clusters(prod().and(chosen).or(of_tier)).watches_with(
+        &(),
+        |_: Watched<Secret>| Vec::<RequestKey>::new(),
+        WatchOptions::new().clusters(ClusterSelector::hub()),
+    );
     let (controller, cleaned) = cleans(controller);
     let (handle, _) = world.run_with(controller, keys);
     until_true(|| handle.status().clusters.contains_key("tier")).await;
-    world.add("tier", &api, PROD);
+    world.add("tier", &api, tier);
     until_true(|| !handle.status().clusters.contains_key("tier")).await;
     sleep(600_000).await;
     assert_eq!((cleaned.len(), handle.status().pending_clean_ups), (0, 1));
