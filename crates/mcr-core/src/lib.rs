@@ -105,4 +105,5 @@ pub mod internal {
         unused_proxy_variable,
     };
     pub use mcr_store::describe as describe_json_error;
+    pub use mcr_watch::internal::Permit;
 }

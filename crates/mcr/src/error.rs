@@ -51,6 +51,14 @@ pub enum BuildError {
         /// The name of the controller.
         controller: Arc<str>,
     },
+    /// The controller has `Controller::on_deselected`, but selects only the hub, so it would delete in all other clusters.
+    #[error(
+        "controller {controller}: it has on_deselected, but its selector chooses only the hub, so it would delete in every other cluster. Leave out on_deselected, or select the clusters that it writes to"
+    )]
+    CleansUpAllButHub {
+        /// The name of the controller.
+        controller: Arc<str>,
+    },
     /// A function given to `Controller::watch_request` or `WatchOptions::request` returned a request for another kind.
     #[error(
         "controller {controller}: the request for {kind} was changed to {other}. Change its namespace and selectors only, and watch {other} with `watches`"

@@ -145,6 +145,9 @@ impl ClusterSelector {
     ///
     /// The function runs in a task of the controller and must return quickly. A panic in it counts as `false`. If it depends
     /// on anything but the labels, properties and state of the cluster, a change of that does not evaluate it again.
+    ///
+    /// Its result is never a reason for [`Controller::on_deselected`](crate::Controller::on_deselected) to delete: what it reads may
+    /// not be known yet.
     pub fn matching(predicate: impl Fn(&Cluster) -> bool + Send + Sync + 'static) -> Self {
         Self::node(Node::Matching(Arc::new(predicate)))
     }
@@ -186,12 +189,12 @@ impl ClusterSelector {
         }
     }
 
-    /// Whether the selector can't select this cluster, however its checks end. Where `may_change`, also whatever value a property
-    /// gets that the cluster has not: some providers announce properties later than the cluster.
-    pub(crate) fn excludes(&self, cluster: &Cluster, may_change: bool) -> bool {
+    /// Whether the selector can't select this cluster, however its checks and functions end, and whatever values the properties get
+    /// that it has not: some providers announce properties later than the cluster. Calls no function.
+    pub(crate) fn excludes(&self, cluster: &Cluster) -> bool {
         let known = |leaf: &Self| match &*leaf.0 {
-            Node::Ready(_) => None,
-            Node::Property(key, _) if may_change && cluster.property(key).is_none() => None,
+            Node::Ready(_) | Node::Matching(_) => None,
+            Node::Property(key, _) if cluster.property(key).is_none() => None,
             _ => Some(leaf.matches(cluster)),
         };
         self.certain(&known) == Some(false)
@@ -199,9 +202,12 @@ impl ClusterSelector {
 
     /// Whether the selector selects, if that follows from what is known of its parts.
     fn certain(&self, known: &impl Fn(&Self) -> Option<bool>) -> Option<bool> {
-        let either = |a: &Self, b: &Self, decides| match (a.certain(known), b.certain(known)) {
-            (a, b) if a == Some(decides) || b == Some(decides) => Some(decides),
-            (a, b) => a.and(b),
+        let either = |a: &Self, b: &Self, decides| match a.certain(known) {
+            a if a == Some(decides) => a,
+            a => match b.certain(known) {
+                b if b == Some(decides) => b,
+                b => a.and(b),
+            },
         };
         match &*self.0 {
             Node::And(a, b) => either(a, b, false),

@@ -85,6 +85,15 @@ impl Identities {
         place.is_some_and(|place| place.find(name).is_some())
     }
 
+    /// The other names of a cluster: those that are engaged, and those that wait.
+    pub(crate) fn others(&self, name: &ClusterName) -> Vec<ClusterName> {
+        let table = self.table.lock();
+        let mut several = table.places.values().filter(|place| place.names.len() > 1);
+        let place = several.find(|place| place.find(name).is_some());
+        let names = place.into_iter().flat_map(|place| &place.names);
+        names.filter(|other| *other != name).cloned().collect()
+    }
+
     /// The clusters with several names: the first name, and the others.
     pub(crate) fn duplicates(&self) -> Vec<(ClusterName, Vec<ClusterName>)> {
         let table = self.table.lock();
@@ -206,6 +215,8 @@ mod tests {
         assert!(identities.is_hub(&name("a")) && !identities.is_hub(&name("d")));
         let duplicates = identities.duplicates();
         assert_eq!(duplicates, [(name("hub"), ["b", "c", "a"].map(name).into())]);
+        assert_eq!(identities.others(&name("b")), ["hub", "c", "a"].map(name));
+        assert!(identities.others(&name("d")).is_empty());
         identities.release(&uid, &name("hub"));
         assert!(identities.is_engaged(&uid, &name("b")) && !identities.is_hub(&name("a")));
         identities.release(&uid, &name("c"));

@@ -1,6 +1,11 @@
 //! The state of a controller, for people and programs.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::SystemTime,
+};
 
 use mcr_core::ClusterName;
 use mcr_lease::Leadership;
@@ -27,6 +32,9 @@ pub struct ControllerStatus {
     /// The gating watches that have not listed yet. Until it is empty, the controller dispatches no request, whatever the
     /// gates of its clusters. Empty then for the rest of the run.
     pub gated_by: Vec<GatingWatch>,
+    /// The number of clusters in which [`Controller::on_deselected`](crate::Controller::on_deselected) has not succeeded yet: it waits
+    /// or fails, and the log has the reason.
+    pub pending_clean_ups: usize,
     /// The state of its queue.
     pub queue: QueueStatus,
     /// The counters since the controller was built.
@@ -116,6 +124,7 @@ impl ControllerHandle {
             },
             clusters,
             gated_by: self.0.gating.waiting(),
+            pending_clean_ups: self.0.pending_clean_ups.load(Ordering::SeqCst),
             counts: self.0.counters.read(&queue.counters()),
         }
     }

@@ -3,22 +3,23 @@
 use std::{
     future::pending,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     time::Duration,
 };
 
 use crate::support::{
     ApiAccess, Dropped, Seen, World,
-    maps::{Fallible, keys, maps},
-    sleep, until_true,
+    maps::{Fallible, keys, maps, record},
+    name, sleep, until_true,
 };
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{ResourceExt, api::ListParams};
 use mcr::{
-    BoxError, Cluster, ClusterSelector, Fleet, FleetBuilder, FleetEvent, HUB, ReadyCheck, Request,
-    RequestKey, WatchOptions,
+    BoxError, BuildError, Cluster, ClusterSelector, Controller, Fleet, FleetBuilder, FleetEvent, HUB,
+    ObjectKey, ReadyCheck, Request, RequestKey, WatchOptions, Watched, core::Change,
 };
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
@@ -29,6 +30,17 @@ const TEST: &[(&str, &str)] = &[("env", "test")];
 
 fn prod() -> ClusterSelector {
     ClusterSelector::label("env", "prod")
+}
+
+/// Records the clusters that the controller cleans up.
+fn cleans(controller: Controller<ConfigMap>) -> (Controller<ConfigMap>, Seen<String>) {
+    let cleaned: Seen<String> = Seen::default();
+    let lines = cleaned.clone();
+    let controller = controller.on_deselected(move |cluster, _| {
+        lines.push(cluster.name().as_str());
+        async { Ok(()) }
+    });
+    (controller, cleaned)
 }
 
 fn map(name: &str, labels: Value) -> Value {
@@ -158,6 +170,216 @@ async fn a_clean_up_waits_for_running_reconciles_and_is_repeated_until_it_succee
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_label_that_is_missing_for_a_moment_or_in_most_clusters_deletes_nothing() {
+    let mut world = World::new();
+    let (controller, cleaned) = cleans(maps().clusters(prod()));
+    let apis = ["a", "b", "c", "d", "e"].map(|cluster| (cluster, ApiAccess::default()));
+    let label = |world: &World, clusters: &str, labels| {
+        for (cluster, api) in apis.iter().filter(|(cluster, _)| clusters.contains(cluster)) {
+            world.add(cluster, api, labels);
+        }
+    };
+    label(&world, "abcde", TEST);
+    let (handle, _) = world.run_with(controller, keys);
+    sleep(600_000).await;
+    assert_eq!(cleaned.len(), 0, "none is selected");
+    label(&world, "abcde", PROD);
+    until_true(|| handle.status().clusters.len() == 5).await;
+    for _ in 0..10 {
+        label(&world, "a", TEST);
+        sleep(5_000).await;
+        label(&world, "a", PROD);
+        sleep(5_000).await;
+    }
+    assert_eq!(cleaned.len(), 0, "a tool wrote the labels in two steps");
+    // More than half at once, until the others are as many.
+    label(&world, "abc", TEST);
+    sleep(600_000).await;
+    assert_eq!(cleaned.len(), 0);
+    label(&world, "c", PROD);
+    assert_eq!(cleaned.sorted(2).await, ["a", "b"]);
+    // All at once.
+    label(&world, "cde", TEST);
+    sleep(600_000).await;
+    label(&world, "e", PROD);
+    sleep(600_000).await;
+    assert_eq!(cleaned.len(), 2);
+    label(&world, "d", PROD);
+    assert_eq!(cleaned.wait_for(3).await[2], "c");
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_and_a_missing_property_are_no_reasons_to_delete_and_a_gating_watch_is_waited_for() {
+    let (mut world, api) = (World::new(), ApiAccess::default());
+    let tier = &[("env", "tier")];
+    let with_tier = api.spec("tier").label("env", "tier").property("tier", "1");
+    world.announce(Change::Upsert(with_tier));
+    for (cluster, labels) in [("chosen", PROD), ("other", PROD), ("test", TEST)] {
+        world.add(cluster, &ApiAccess::default(), labels);
+    }
+    let hub = world.join(HUB);
+    hub.forbid("secrets");
+    let chosen = ClusterSelector::matching(|cluster| *cluster.name() == "chosen");
+    let of_tier = ClusterSelector::label("env", "tier").and(ClusterSelector::property("tier", "1"));
+    let controller = maps().clusters(prod().and(chosen).or(of_tier)).watches_with(
+        &(),
+        |_: Watched<Secret>| Vec::<RequestKey>::new(),
+        WatchOptions::new().clusters(ClusterSelector::hub()),
+    );
+    let (controller, cleaned) = cleans(controller);
+    let (handle, _) = world.run_with(controller, keys);
+    until_true(|| handle.status().clusters.contains_key("tier")).await;
+    world.add("tier", &api, tier);
+    until_true(|| !handle.status().clusters.contains_key("tier")).await;
+    sleep(600_000).await;
+    assert_eq!((cleaned.len(), handle.status().pending_clean_ups), (0, 1));
+    hub.allow("secrets");
+    sleep(600_000).await;
+    assert_eq!(cleaned.all(), ["test"]);
+    assert_eq!(handle.status().pending_clean_ups, 0);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_left_alone_while_another_name_of_it_is_selected_or_it_may_be_the_hub() {
+    for allow in [false, true] {
+        let mut world = World::with_settings(|settings| settings.allow_duplicates = allow);
+        let [shared, hub, own, other] = [(); 4].map(|()| ApiAccess::default());
+        hub.down(true);
+        world.add(HUB, &hub, &[]);
+        world.add("one", &shared, TEST);
+        let one = world.cluster("one").await;
+        until_true(|| one.state().is_ready()).await;
+        world.add("two", &shared, PROD);
+        world.add("own", &own, TEST);
+        world.add("other", &other, PROD);
+        let (controller, cleaned) = cleans(maps().clusters(prod()));
+        world.run_with(controller, keys);
+        sleep(600_000).await;
+        assert_eq!(cleaned.len(), 0, "a cluster may be the hub");
+        hub.down(false);
+        sleep(600_000).await;
+        assert_eq!(cleaned.all(), ["own"]);
+        world.remove("two");
+        assert_eq!(cleaned.wait_for(2).await[1], "one");
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_all_clusters_leads_to_no_request_where_the_controller_cleans_up() {
+    let (mut world, a) = (World::new(), ApiAccess::default());
+    world.add("a", &a, PROD);
+    let hub = world.join(HUB);
+    let same = |secret: Watched<Secret>| ObjectKey::of(&*secret.object);
+    let of_all = WatchOptions::new().clusters(ClusterSelector::all());
+    let to_a =
+        |_: &FleetEvent, _: &Fleet| vec![RequestKey::new(name("a"), ObjectKey::namespaced("ns", "fleet"))];
+    let controller = maps().clusters(prod()).watches_with(&(), same, of_all);
+    let (controller, cleaned) = cleans(controller.watches_fleet(to_a));
+    let (handle, seen) = world.run_with(controller, keys);
+    a.put("secrets", "ns/s", json!({}));
+    let of_a = ["cluster://a/ns/fleet", "cluster://a/ns/s"];
+    until_true(|| of_a.iter().all(|key| seen.all().iter().any(|seen| seen == key))).await;
+    world.add("a", &a, TEST);
+    cleaned.wait_for(1).await;
+    let before = seen.len();
+    a.put("secrets", "ns/t", json!({}));
+    hub.put("secrets", "ns/h", json!({}));
+    assert_eq!(seen.wait_for(before + 1).await[before..], ["cluster://hub/ns/h"]);
+    sleep(60_000).await;
+    assert_eq!(seen.len(), before + 1);
+    assert!(handle.status().counts.misdirected >= 2);
+    let clusters = handle.status().clusters;
+    assert!(clusters["a"].gate.is_open(), "it is still watched");
+    world.add("a", &a, PROD);
+    let all = ["cluster://a/ns/fleet", "cluster://a/ns/s", "cluster://a/ns/t"];
+    assert_eq!(seen.wait_for(before + 4).await.split_off(before + 1).len(), 3);
+    sleep(60_000).await;
+    let mut again = seen.all().split_off(before + 1);
+    again.sort();
+    assert_eq!(again, all);
+    assert_eq!(cleaned.len(), 1);
+    world.end().await;
+    let of_hub = cleans(maps().clusters(ClusterSelector::hub())).0;
+    let error = of_hub.build(keys, Arc::new(Seen::default())).unwrap_err();
+    assert!(matches!(error, BuildError::CleansUpAllButHub { .. }), "{error}");
+}
+
+/// In real time, because the clean-up holds its thread: only so it does not end at once when it is dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_cluster_that_is_selected_again_is_not_reconciled_before_its_clean_up_has_ended() {
+    let (mut world, a) = (World::new(), ApiAccess::default());
+    a.put_map("ns/x", "1");
+    world.add("a", &a, PROD);
+    let (seen, (go_on, goes_on)) = (Seen::<String>::default(), mpsc::channel());
+    let of_clean_up = (seen.clone(), Arc::new(Mutex::new(goes_on)));
+    let controller = maps().clusters(prod()).on_deselected(move |_, _| {
+        let (seen, goes_on) = of_clean_up.clone();
+        async move {
+            seen.push("cleans");
+            let _dropped = Dropped(Arc::new(seen));
+            tokio::task::block_in_place(|| {
+                goes_on
+                    .lock()
+                    .unwrap()
+                    .recv_timeout(Duration::from_secs(60))
+                    .unwrap()
+            });
+            pending().await
+        }
+    });
+    let handle = world.run(controller.build(record, Arc::new(seen.clone())).unwrap());
+    seen.wait_for(1).await;
+    world.add("a", &a, TEST);
+    seen.wait_for(2).await;
+    world.add("a", &a, PROD);
+    let is_listed = || {
+        handle
+            .status()
+            .clusters
+            .get("a")
+            .is_some_and(|a| a.gate.is_open())
+    };
+    until_true(is_listed).await;
+    sleep(500).await;
+    assert_eq!(seen.len(), 2);
+    assert!(handle.status().clusters["a"].parked);
+    go_on.send(()).unwrap();
+    let x = "cluster://a/ns/x live 1";
+    assert_eq!(seen.wait_for(4).await, [x, "cleans", "dropped", x]);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clean_ups_that_hang_keep_no_other_cluster_waiting() {
+    let mut world = World::new();
+    let api = ApiAccess::default();
+    world.add("prod", &api, PROD);
+    let hangs: Vec<ApiAccess> = (0..40).map(|at| world.join(&format!("hangs-{at}"))).collect();
+    let cleaned: Seen<String> = Seen::default();
+    let lines = cleaned.clone();
+    let controller = maps().clusters(prod()).on_deselected(move |cluster, _| {
+        let lines = lines.clone();
+        async move {
+            if cluster.name().starts_with("hangs") {
+                pending::<()>().await;
+            }
+            lines.push(cluster.name().as_str());
+            Ok(())
+        }
+    });
+    world.run_with(controller, keys);
+    sleep(2_000).await;
+    let well = world.join("well");
+    sleep(20_000).await;
+    assert_eq!(cleaned.all(), ["well"]);
+    drop((hangs, well));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_controller_works_where_a_check_passes_and_a_check_that_fails_hurts_no_other_cluster() {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let widgets = json!({
@@ -198,14 +420,8 @@ async fn a_controller_works_where_a_check_passes_and_a_check_that_fails_hurts_no
         world.add(cluster, &ApiAccess::from(server.client()), &[]);
         server
     });
-    let cleaned: Seen<String> = Seen::default();
-    let lines = cleaned.clone();
-    let controller = maps()
-        .clusters(ClusterSelector::ready("widgets").and(ClusterSelector::ready("moody")))
-        .on_deselected(move |cluster, _| {
-            lines.push(cluster.name().to_string());
-            async { Ok(()) }
-        });
+    let checked = ClusterSelector::ready("widgets").and(ClusterSelector::ready("moody"));
+    let (controller, cleaned) = cleans(maps().clusters(checked));
     let (handle, seen) = world.run_with(controller, keys);
     sleep(30_000).await;
     assert_eq!(seen.len(), 0);

@@ -171,6 +171,12 @@ impl Cluster {
         self.0.info.load().same_as.clone()
     }
 
+    /// Its other names in the fleet, which answer with its UID.
+    #[doc(hidden)]
+    pub fn other_names(&self) -> Vec<ClusterName> {
+        self.0.resources.identities.others(&self.0.name)
+    }
+
     /// The current state.
     pub fn state(&self) -> ClusterState {
         self.0.state.read(|now| now.state.clone())

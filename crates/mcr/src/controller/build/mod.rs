@@ -10,7 +10,7 @@ use std::{error::Error, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use kube::Resource;
-use mcr_core::{BoxError, Cluster, Fleet, FleetEvent, WatchRequest};
+use mcr_core::{BoxError, Cluster, Fleet, FleetEvent, HUB, WatchRequest};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -169,8 +169,8 @@ impl<K> Controller<K> {
 
     /// Selects the clusters to work on. Default: all but the one named `hub`.
     ///
-    /// Watches use the same selector unless their options have another. The selector is evaluated again when the labels of a
-    /// cluster change. What the controller wrote in a cluster that is no longer selected stays, unless
+    /// Watches use the same selector unless their options have another. The selector is evaluated again when the labels, properties
+    /// or the state of a cluster change, or the outcome of a [check](mcr_core::ReadyCheck). What the controller wrote in a cluster that is no longer selected stays, unless
     /// [`on_deselected`](Self::on_deselected) removes it.
     ///
     /// If the selector selects none of the fleet's clusters for 10 seconds, the controller logs one warning. It logs another one
@@ -256,14 +256,15 @@ impl<K> Controller<K> {
 
     /// As [`watches_fleet`](Self::watches_fleet), with a mapper that may fail, for example since the hub has not listed yet. It is
     /// then asked again about this event, after pauses that grow from 250 ms to 30 s, until it succeeds. An `Updated` or a
-    /// `Disengaged` replaces an earlier one of the cluster; after a `Disengaged`, the mapper is not asked about what was before.
+    /// `Disengaged` replaces an earlier one of the cluster; after a `Disengaged`, the mapper is not asked about what was before. So a
+    /// mapper for clusters that join has to match `Updated` too. After a panic the mapper is not asked again.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Secret;
     /// # use mcr::{BoxError, Controller, Fleet, FleetEvent, HUB, RequestKey};
     /// /// A cluster that joins gets all Secrets of the hub.
     /// fn of_joined(event: &FleetEvent, fleet: &Fleet) -> Result<Vec<RequestKey>, BoxError> {
-    ///     let FleetEvent::Engaged(cluster) = event else { return Ok(Vec::new()) };
+    ///     let (FleetEvent::Engaged(cluster) | FleetEvent::Updated(cluster)) = event else { return Ok(Vec::new()) };
     ///     let secrets = fleet.get(HUB)?.store::<Secret>()?.keys()?;
     ///     Ok(secrets.into_iter().map(|key| RequestKey::new(cluster.name().clone(), key)).collect())
     /// }
@@ -288,17 +289,39 @@ impl<K> Controller<K> {
     /// Cleans up in clusters that the [selector](Self::clusters) does not select, such as one that has lost a label. Without this,
     /// what the controller wrote there stays: its reconciler gets no more requests of that cluster.
     ///
-    /// `clean_up` is called once for each cluster that ceases to be selected and stays in the fleet, after its reconciles have ended.
-    /// It is also called, 10 seconds after it has joined, for each cluster that is not selected: that may have changed while the
-    /// program did not run. So it must find what it deletes, best by a label that only objects of the controller carry.
+    /// `clean_up` is called once for each cluster that is not selected, also after each start of the program, because a cluster may
+    /// have ceased to be selected while the program did not run. So it must find what it deletes, best by a label that only objects of
+    /// the controller carry. Two deployments of one program with different selectors need different labels, since each of them cleans
+    /// up where the other works. A 404 of the kind is success: the cluster does not serve it.
     ///
-    /// - It runs in Ready clusters, in 16 at once, and with leader election only while this process leads.
+    /// It is called only while all of this is certain, and waits otherwise:
+    /// - The cluster has been Ready and not selected for 10 seconds, and for a second more than the
+    ///   [grace period](mcr_core::FleetSettings::drain_grace) of its reconciles. None of them runs any more.
+    /// - Its name, provider, labels or properties are the reason. A [check](ClusterSelector::ready), a
+    ///   [function](ClusterSelector::matching) and a property that is missing are none. It is not the hub.
+    /// - The selector has not failed: if the fleet has two clusters or more beside the hub, one of them is selected. And while two or
+    ///   more have ceased to be selected and their clean-up has not begun, they are not more than those that are still selected.
+    ///   Otherwise the log has one warning. If so many are meant to be cleaned up, restart the program.
+    /// - No other name of the cluster may be selected, and the hub is Ready if the fleet has one, because it may be another name. Where
+    ///   the UID of `kube-system` can't be read, two names are two clusters: give them the same labels.
+    /// - The [gating watches](WatchOptions::gates_all) have listed.
+    ///
+    /// How it is called:
+    /// - It begins in 16 clusters at once, and in 16 at once where it failed the last time; one that takes more than a second does not
+    ///   keep others waiting. With leader election it runs only while this process leads, with [`leader_only(false)`](Self::leader_only)
+    ///   in each replica.
     /// - It has the [time limit](Self::timeout) of the controller, or else 60 s. After an error, a panic or the end of its time it is
-    ///   called again, after pauses that grow from 1 s to 5 minutes. The log has each failure.
-    /// - It is dropped at its next await when the cluster leaves or is selected again, and when the controller stops.
-    /// - It is never called for the hub. A [check](ClusterSelector::ready) that fails is no reason to call it, nor is a property that
-    ///   is missing in a cluster that was never selected: it may come later.
-    /// - If the fleet [allows duplicates](mcr_core::FleetSettings::allow_duplicates), another name of the cluster may be selected.
+    ///   called again, after pauses that grow from 1 s to 5 minutes. The log has the first failure in a cluster, and then one an hour.
+    ///   [`ControllerStatus::pending_clean_ups`](crate::ControllerStatus::pending_clean_ups) counts the clusters where it has not
+    ///   succeeded.
+    /// - It is dropped at its next await when the cluster leaves or is selected again, and when the controller stops. The cluster is
+    ///   reconciled again once it has been dropped.
+    ///
+    /// With this, a watch with [clusters of its own](WatchOptions::clusters) leads to no requests for a cluster that is not selected,
+    /// unless it is the hub. A reconcile of another cluster that writes there must do without.
+    ///
+    /// # Errors
+    /// [`build`](Self::build) returns [`BuildError::CleansUpAllButHub`] if the selector is [`ClusterSelector::hub`].
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -527,6 +550,10 @@ impl<K> Controller<K> {
             && self.sources.is_empty();
         if has_no_trigger {
             return Err(BuildError::NoWatches { controller: name });
+        }
+        let only = settings.clusters.only_name();
+        if settings.on_deselected.is_some() && only.is_some_and(|name| **name == *HUB) {
+            return Err(BuildError::CleansUpAllButHub { controller: name });
         }
         for (setting, zero) in [
             ("concurrency", self.queue.concurrency == Some(0)),

@@ -11,7 +11,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub(super) leads_again: AtomicBool,
     /// Wakes the follower when a cluster may dispatch again, after an overflow or after the term of another replica.
     reopened: Notify,
+    /// The number of clean-ups that have not succeeded yet.
+    pub(crate) pending_clean_ups: AtomicUsize,
 }
 
 /// The most requests that wait in a cluster where nothing is dispatched, in addition to those of the objects of the primary
@@ -80,6 +82,7 @@ impl Core {
             overflowed: AtomicBool::new(false),
             leads_again: AtomicBool::new(false),
             reopened: Notify::new(),
+            pending_clean_ups: AtomicUsize::new(0),
         }
     }
 
@@ -110,12 +113,15 @@ impl Core {
         self.selects_by(&self.plan.settings.clusters, cluster)
     }
 
-    /// Whether the selector of the controller can't choose this cluster, which is not the hub. A panic in it is no answer.
-    pub(crate) fn excludes(&self, cluster: &Cluster, may_change: bool) -> bool {
-        let selector = &self.plan.settings.clusters;
-        let excludes = || !cluster.is_hub() && selector.excludes(cluster, may_change);
-        self.guarded("a cluster selector", cluster.name(), excludes)
-            .unwrap_or(false)
+    /// Whether the selector of the controller can't choose this cluster, which is not the hub.
+    pub(crate) fn excludes(&self, cluster: &Cluster) -> bool {
+        !cluster.is_hub() && self.plan.settings.clusters.excludes(cluster)
+    }
+
+    /// Whether the controller reconciles in this cluster. Where it cleans up, a reconcile for a watch with a selector of its own would
+    /// write again what was deleted.
+    pub(crate) fn accepts(&self, cluster: &Cluster, selected: bool) -> bool {
+        selected || self.plan.settings.on_deselected.is_none() || cluster.is_hub()
     }
 
     /// Whether the selector of a watch chooses this cluster.
@@ -131,28 +137,36 @@ impl Core {
             .unwrap_or(false)
     }
 
-    /// Whether the selector of the controller or of any watch chooses this cluster.
+    /// Whether the selector of the controller or of any watch chooses this cluster, and the controller reconciles in it.
     fn is_member(&self, cluster: &Cluster) -> bool {
+        let mut watches = self.plan.watches.iter();
         self.selects(cluster)
-            || self
-                .plan
-                .watches
-                .iter()
-                .any(|watch| self.watches_in(watch, cluster))
+            || (self.accepts(cluster, false) && watches.any(|watch| self.watches_in(watch, cluster)))
     }
 
-    /// Queues the deferred requests of a cluster that has joined. The cluster must be engaged in the queue.
-    pub(crate) fn queue_deferred(&self, cluster: &ClusterName) {
+    /// Queues the deferred requests of a cluster that has joined. The member must be engaged in the queue.
+    pub(crate) fn queue_deferred(&self, member: &Arc<Member>) {
+        if !member.accepts {
+            return;
+        }
+        let cluster = member.cluster.name();
         let keys = self.deferred.lock().take(cluster);
         for key in keys {
-            self.queue.add(cluster, key, Priority::Initial);
+            self.queue
+                .add_in(cluster, member, key, Priority::Initial, Duration::ZERO);
         }
     }
 
     fn defer(&self, key: RequestKey) -> bool {
         let mut deferred = self.deferred.lock();
         // The cluster may have joined meanwhile. If it joins from now on, it gets its deferred requests.
-        if self.queue.add(&key.cluster, key.object.clone(), Priority::Live) {
+        let (cluster, object) = (&key.cluster, key.object.clone());
+        if let Some(member) = self.queue.epoch(cluster)
+            && member.accepts
+            && self
+                .queue
+                .add_in(cluster, &member, object, Priority::Live, Duration::ZERO)
+        {
             return true;
         }
         let (kept, dropped) = deferred.add(&key);
@@ -178,9 +192,15 @@ impl Core {
         priority: Priority,
         delay: Duration,
     ) -> Added {
+        let Some(member) = member.cloned().or_else(|| self.queue.epoch(cluster)) else {
+            return Added::NotEngaged;
+        };
+        if !member.accepts {
+            return Added::NotEngaged;
+        }
         let add = |most| {
             self.queue
-                .add_within(cluster, member, (key.clone(), most), priority, delay)
+                .add_within(cluster, Some(&member), (key.clone(), most), priority, delay)
         };
         let added = add(MOST_WAITING);
         if added != Added::Full {
@@ -190,9 +210,6 @@ impl Core {
         if !self.is_idle() && !self.queue.depth(cluster).is_some_and(closed) {
             return add(usize::MAX);
         }
-        let Some(member) = self.queue.epoch(cluster) else {
-            return Added::NotEngaged;
-        };
         let added = add(MOST_WAITING + member.objects());
         if added == Added::Full {
             self.overflow(&member, "requests from mappers and sources are left out, and made anew from the stores when it dispatches; those of sources are lost");
@@ -270,7 +287,12 @@ impl Engine {
             return false;
         }
         let name = member.cluster.name();
-        let here = |key| self.core.add_limited(name, Some(member), key, priority, delay) == Added::Yes;
+        let here = |key| {
+            if !member.accepts {
+                self.core.counters.add(|counts| counts.misdirected += 1);
+            }
+            self.core.add_limited(name, Some(member), key, priority, delay) == Added::Yes
+        };
         match target {
             Target::Here(key) => here(key),
             Target::There(key) if key.cluster == *name => here(key.object),

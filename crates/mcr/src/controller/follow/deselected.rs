@@ -1,16 +1,31 @@
 //! Cleans up in the clusters that the controller does not select.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+mod brake;
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::FutureExt;
-use mcr_core::{Cluster, ClusterName, ClusterState, DISPLAY_NAME, internal::jitter};
+use mcr_core::{
+    Cluster, ClusterName, ClusterState, DISPLAY_NAME, HUB,
+    internal::{Permit, jitter},
+};
+use parking_lot::Mutex;
 use tokio::{
     sync::Semaphore,
-    task::AbortHandle,
+    task::{JoinHandle, JoinSet},
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
+use self::brake::Brake;
 use crate::{
     controller::{
         engine::{Engine, plan::CleanUp},
@@ -20,32 +35,35 @@ use crate::{
     failure::{Failure, panic_text},
 };
 
-/// How many clusters are cleaned up at once.
+/// How many clean-ups begin at once that did not fail the last time, and how many others: those that fail, perhaps since they hang,
+/// keep only each other waiting.
 const AT_ONCE: usize = 16;
-/// How long a cluster that was not selected before is left alone: its labels may be about to change.
+/// How long a clean-up keeps others waiting. One that takes longer waits for its cluster.
+const HOLD: Duration = Duration::from_secs(1);
+/// How long a cluster must at least be Ready and not selected: its labels may be about to change.
 const QUIET: Duration = Duration::from_secs(10);
 /// The time limit in a controller without one.
 const LIMIT: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// How often the log has a warning of one cluster.
+const WARNS_EVERY: Duration = Duration::from_secs(3600);
 
 /// The clusters that the selector of the controller excludes. Each is cleaned up once.
 pub(super) struct CleanUps {
     work: Arc<Work>,
     stop: CancellationToken,
     /// Also those that have been cleaned up.
-    begun: HashMap<ClusterName, Begun>,
-}
-
-struct Begun {
-    /// Whether the controller has selected the cluster before, so that its properties have come.
-    has_left: bool,
-    task: AbortHandle,
+    begun: HashMap<ClusterName, JoinHandle<()>>,
+    /// How many aborted clean-ups of a cluster may still run.
+    ending: HashMap<ClusterName, usize>,
+    ended: JoinSet<ClusterName>,
 }
 
 struct Work {
     engine: Arc<Engine>,
     call: CleanUp,
-    permits: Semaphore,
+    permits: [Arc<Semaphore>; 2],
+    brake: Mutex<Brake>,
 }
 
 impl CleanUps {
@@ -54,98 +72,192 @@ impl CleanUps {
         let work = Work {
             engine: engine.clone(),
             call: engine.core.plan.settings.on_deselected.clone()?,
-            permits: Semaphore::new(AT_ONCE),
+            permits: [(); 2].map(|()| Arc::new(Semaphore::new(AT_ONCE))),
+            brake: Mutex::default(),
         };
         Some(Self {
             work: Arc::new(work),
             stop,
             begun: HashMap::new(),
+            ending: HashMap::new(),
+            ended: JoinSet::new(),
         })
     }
 
     /// Follows a cluster that may have changed. `was`: its membership, if the controller selected it until now.
-    pub(super) fn update(&mut self, cluster: &Cluster, was: Option<Arc<Member>>) {
-        let begun = self.begun.get(cluster.name());
-        let has_left = begun.map_or(was.is_some(), |begun| begun.has_left);
-        match (
-            begun.is_some(),
-            self.work.engine.core.excludes(cluster, !has_left),
-        ) {
+    pub(super) fn update(&mut self, cluster: &Cluster, selected: bool, was: Option<Arc<Member>>) {
+        let excluded = !selected && self.work.engine.core.excludes(cluster);
+        self.work.brake.lock().update(cluster, selected, excluded);
+        match (self.begun.contains_key(cluster.name()), excluded) {
             (true, false) => self.end(cluster.name()),
-            (false, true) => self.begin(cluster.clone(), has_left, was),
+            (false, true) => self.begin(cluster.clone(), was),
             _ => {}
         }
     }
 
-    /// The cluster has left, or may be selected.
-    pub(super) fn end(&mut self, name: &ClusterName) {
-        if let Some(begun) = self.begun.remove(name) {
-            begun.task.abort();
-        }
+    /// The cluster has left the fleet.
+    pub(super) fn left(&mut self, name: &ClusterName) {
+        self.work.brake.lock().remove(name);
+        self.end(name);
     }
 
-    fn begin(&mut self, cluster: Cluster, has_left: bool, was: Option<Arc<Member>>) {
+    /// Aborts the clean-up of a cluster that may be selected. Until [`ended`], it may still run.
+    pub(super) fn end(&mut self, name: &ClusterName) {
+        let Some(task) = self.begun.remove(name).filter(|task| !task.is_finished()) else {
+            return;
+        };
+        task.abort();
+        *self.ending.entry(name.clone()).or_default() += 1;
+        let (limit, name) = (self.work.limit(), name.clone());
+        self.ended.spawn(async move {
+            // One that never awaits can't be aborted.
+            let _ = timeout(limit, task).await;
+            name
+        });
+    }
+
+    /// Whether an aborted clean-up of the cluster may still run.
+    pub(super) fn is_ending(&self, name: &ClusterName) -> bool {
+        self.ending.contains_key(name)
+    }
+
+    fn begin(&mut self, cluster: Cluster, was: Option<Arc<Member>>) {
         let (work, stop, of) = (self.work.clone(), self.stop.clone(), cluster.clone());
         let tracker = &self.work.engine.core.tracker;
         // The controller waits for the task when it stops, and the cluster when it leaves.
         let task = cluster.spawn(tracker.track_future(async move {
-            let run = stop.run_until_cancelled(work.run(&of, has_left, was));
+            let run = stop.run_until_cancelled(work.run(&of, was));
             of.token().run_until_cancelled(run).await;
         }));
-        let task = task.abort_handle();
-        self.begun
-            .insert(cluster.name().clone(), Begun { has_left, task });
+        self.begun.insert(cluster.name().clone(), task);
+    }
+}
+
+/// Waits until an aborted clean-up has ended, and returns the cluster if that was the last one there. Cancel safe.
+pub(super) async fn ended(clean_ups: &mut Option<CleanUps>) -> Option<ClusterName> {
+    let clean_ups = clean_ups.as_mut()?;
+    let name = clean_ups.ended.join_next().await?.ok()?;
+    if let Some(count) = clean_ups.ending.get_mut(&name) {
+        *count -= 1;
+        if *count == 0 {
+            clean_ups.ending.remove(&name);
+        }
+    }
+    Some(name)
+}
+
+/// A clean-up that has not succeeded yet.
+struct Pending<'a>(&'a AtomicUsize);
+
+impl<'a> Pending<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Work {
+    fn limit(&self) -> Duration {
+        self.engine.core.plan.settings.timeout.unwrap_or(LIMIT)
+    }
+
     /// Cleans up until that succeeds.
-    async fn run(&self, cluster: &Cluster, has_left: bool, was: Option<Arc<Member>>) {
-        // Reconciles that are ending may still write. They are aborted after the grace period.
-        let limit = Instant::now() + self.engine.fleet.drain_grace() + Duration::from_secs(1);
-        sleep(if has_left { Duration::ZERO } else { QUIET }).await;
-        while was.as_ref().is_some_and(|was| was.has_tasks()) && Instant::now() < limit {
-            sleep(Duration::from_millis(50)).await;
-        }
-        let (controller, mut pause) = (&self.engine.core.plan.settings.name, Duration::from_secs(1));
+    async fn run(&self, cluster: &Cluster, was: Option<Arc<Member>>) {
+        let _pending = Pending::new(&self.engine.core.pending_clean_ups);
+        self.wait_for_calm(cluster, was.as_deref()).await;
+        let controller = &self.engine.core.plan.settings.name;
+        let display_name = || cluster.property(DISPLAY_NAME);
+        let (mut failed, mut pause, mut warn_at) = (false, Duration::from_secs(1), Instant::now());
         loop {
-            match self.attempt(cluster, has_left).await {
-                Some(Ok(())) if has_left => {
-                    tracing::info!(%controller, cluster = %cluster.name(), display_name = cluster.property(DISPLAY_NAME), "cleaned up in a cluster that is no longer selected");
+            match self.attempt(cluster, failed).await {
+                Some(Ok(())) if was.is_some() => {
+                    tracing::info!(%controller, cluster = %cluster.name(), display_name = display_name(), "cleaned up in a cluster that is no longer selected");
                     return;
                 }
                 Some(Ok(())) => return,
                 Some(Err(error)) => {
-                    tracing::warn!(%controller, cluster = %cluster.name(), display_name = cluster.property(DISPLAY_NAME), %error, retry_in = ?pause, "the clean-up of a cluster that is not selected failed; what the controller wrote may still be there");
+                    failed = true;
+                    if warn_at <= Instant::now() {
+                        warn_at = Instant::now() + WARNS_EVERY;
+                        tracing::warn!(%controller, cluster = %cluster.name(), display_name = display_name(), %error, retry_in = ?pause, "the clean-up of a cluster that is not selected failed; what the controller wrote may still be there. Further failures there are logged once an hour");
+                    } else {
+                        tracing::debug!(%controller, cluster = %cluster.name(), %error, retry_in = ?pause, "the clean-up of a cluster that is not selected failed again");
+                    }
                     sleep(pause - jitter(pause / 2)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                // It may be excluded again before the follower has noticed, or another replica leads.
                 None => sleep(Duration::from_secs(1)).await,
             }
         }
     }
 
-    /// Waits for its turn and cleans up. None if that was not to be done any more, or not to its end.
-    async fn attempt(&self, cluster: &Cluster, has_left: bool) -> Option<Result<(), String>> {
+    /// Waits until the cluster has been Ready and not selected for some time, no reconcile is running there, and the selector is not
+    /// suspected of a fault. Reconciles that are ending may still write; they are aborted after the grace period.
+    async fn wait_for_calm(&self, cluster: &Cluster, was: Option<&Member>) {
+        let grace = self.engine.fleet.drain_grace();
+        let quiet = QUIET.max(grace.saturating_add(Duration::from_secs(1)));
+        let is_away = || cluster.wait_for(|state| !state.is_ready());
+        while cluster.wait_for(ClusterState::is_ready).await.is_ready()
+            && timeout(quiet, is_away()).await.is_ok()
+        {}
+        let controller = &self.engine.core.plan.settings.name;
+        while was.is_some_and(Member::has_tasks) || !self.brake.lock().releases(cluster.name(), controller) {
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Waits for its turn and cleans up. None if that is not to be done now, or was not done to its end.
+    async fn attempt(&self, cluster: &Cluster, failed: bool) -> Option<Result<(), String>> {
         cluster.wait_for(ClusterState::is_ready).await;
-        let core = &self.engine.core;
-        let term = match core.needs() {
+        let term = match self.engine.core.needs() {
             Some(leadership) => Some(leadership.acquired().await),
             None => None,
         };
-        let _permit = self.permits.acquire().await.ok()?;
-        if !cluster.state().is_ready() || !core.excludes(cluster, !has_left) {
+        let mut permit = Permit::acquire(&self.permits[usize::from(failed)]).await;
+        if let Some(reason) = self.reason_to_wait(cluster) {
+            let controller = &self.engine.core.plan.settings.name;
+            tracing::debug!(%controller, cluster = %cluster.name(), reason, "the clean-up of a cluster that is not selected waits");
             return None;
         }
-        let limit = core.plan.settings.timeout.unwrap_or(LIMIT);
+        let limit = self.limit();
         let call = async { (self.call)(cluster.clone(), self.engine.fleet.clone()).await };
-        let call = in_term(term, || (), timeout(limit, call));
-        Some(match AssertUnwindSafe(call).catch_unwind().await {
+        let call = AssertUnwindSafe(in_term(term, || (), timeout(limit, call))).catch_unwind();
+        Some(match permit.hold_at_most(HOLD, call).await {
             Ok(Err(_)) => return None,
             Ok(Ok(Ok(ended))) => ended.map_err(|error| Failure::of(error.as_ref()).text),
             Ok(Ok(Err(_))) => Err(format!("it did not end within {} s", limit.as_secs_f32())),
             Err(panic) => Err(format!("it panicked: {}", panic_text(&*panic))),
         })
+    }
+
+    fn reason_to_wait(&self, cluster: &Cluster) -> Option<&'static str> {
+        let (core, fleet) = (&self.engine.core, &self.engine.fleet);
+        if !cluster.state().is_ready() {
+            return Some("the cluster is not Ready");
+        }
+        // It may be selected again before the follower has noticed.
+        if !core.excludes(cluster) {
+            return Some("the cluster may be selected");
+        }
+        if self.brake.lock().holds().is_some() {
+            return Some("the controller selects too few clusters");
+        }
+        if !core.gating.is_open() {
+            return Some("a gating watch has not listed");
+        }
+        if fleet.get(HUB).is_ok_and(|hub| !hub.state().is_ready()) {
+            return Some("the hub is not Ready, and may be another name of the cluster");
+        }
+        let mut others = cluster.other_names().into_iter();
+        let may_be_selected = |name: ClusterName| fleet.get(&name).is_ok_and(|other| !core.excludes(&other));
+        others
+            .any(may_be_selected)
+            .then_some("the cluster may be selected under another name")
     }
 }

@@ -56,6 +56,7 @@ pub(crate) async fn follow(
             Some(_) = follower.draining.join_next() => {}
             () = idle => follower.warn_if_none_selected(),
             () = again => follower.map_again(),
+            Some(name) = deselected::ended(&mut follower.clean_ups) => follower.clean_up_ended(&name),
         }
     }
 }
@@ -116,13 +117,15 @@ impl Follower {
                 let was = was.filter(|was| was.selected && was.member.cluster.is_same(cluster));
                 let was = was.map(|was| was.member.clone());
                 self.update(cluster);
+                let selected = self.members.get(cluster.name());
+                let selected = selected.is_some_and(|followed| followed.selected);
                 if let Some(clean_ups) = &mut self.clean_ups {
-                    clean_ups.update(cluster, was);
+                    clean_ups.update(cluster, selected, was);
                 }
             }
             FleetEvent::Disengaged { name, epoch } => {
                 self.failed_maps.left(name);
-                self.clean_ups.iter_mut().for_each(|all| all.end(name));
+                self.clean_ups.iter_mut().for_each(|all| all.left(name));
                 let member = self.members.get(name).map(|followed| &followed.member);
                 if member.is_some_and(|member| member.cluster.epoch() == *epoch) {
                     self.remove(name);
@@ -220,6 +223,8 @@ impl Follower {
         let selection = self.selection(cluster);
         if selection.controller {
             (self.warn_at, self.warned) = (None, false);
+            // Before anything is dispatched there.
+            self.clean_ups.iter_mut().for_each(|all| all.end(name));
         } else if self.warn_at.is_none() && !self.warned {
             self.warn_at = Some(Instant::now() + PATIENCE);
         }
@@ -231,9 +236,12 @@ impl Follower {
         }
         match self.members.get(name) {
             None => self.add(cluster, &selection),
-            Some(followed) if followed.loses_primary(&self.engine.core.plan, &selection) => {
-                // A new membership drops the requests for objects that are no longer watched. The other watches get
-                // their new handles before the old ones are dropped, so that no kind is listed again.
+            Some(followed)
+                if followed.loses_primary(&self.engine.core.plan, &selection)
+                    || (selection.controller && !followed.member.accepts) =>
+            {
+                // A new membership drops the requests for objects that are no longer watched, and gets those that were refused. The
+                // other watches get their new handles before the old ones are dropped, so that no kind is listed again.
                 let old = self.remove(name);
                 self.add(cluster, &selection);
                 drop(old);
@@ -246,7 +254,8 @@ impl Follower {
     fn add(&mut self, cluster: &Cluster, selection: &Selection) {
         let core = self.engine.core.clone();
         let name = cluster.name();
-        let member = Arc::new(Member::new(cluster.clone()));
+        let accepts = core.accepts(cluster, selection.controller);
+        let member = Arc::new(Member::new(cluster.clone(), accepts));
         tracing::debug!(controller = %core.plan.settings.name, cluster = %name, epoch = %cluster.epoch(), "cluster joined the controller");
         core.queue.engage(name.clone(), member.clone());
         core.queue.park(name);
@@ -266,7 +275,7 @@ impl Follower {
             },
         );
         self.update_watches(name, selection);
-        core.queue_deferred(name);
+        core.queue_deferred(&member);
     }
 
     /// Starts the selected watches and sources, and ends the watches that are no longer selected.
@@ -318,7 +327,8 @@ impl Follower {
         };
         let state = cluster.state();
         core.gating.joined(name, &state);
-        let ready = state.is_ready();
+        let is_cleaned = self.clean_ups.as_ref().is_some_and(|all| all.is_ending(name));
+        let ready = state.is_ready() && !is_cleaned;
         if ready && followed.parked {
             // The fleet spreads the first connections. Clusters that are reachable again need a spread here.
             let jitter = if followed.was_ready {
@@ -342,6 +352,14 @@ impl Follower {
             && let Some(weight) = core.guarded("the weight function", name, || weigh(cluster))
         {
             core.queue.set_weight(name, weight);
+        }
+    }
+
+    /// A clean-up has ended in a cluster that may be selected again.
+    fn clean_up_ended(&mut self, name: &ClusterName) {
+        if let Some(followed) = self.members.get(name) {
+            let cluster = followed.member.cluster.clone();
+            self.update_dispatch(&cluster);
         }
     }
 

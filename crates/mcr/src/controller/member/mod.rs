@@ -22,6 +22,8 @@ use crate::reconciler::{ClusterContext, LeftObject, StoredObject};
 /// One cluster in one controller. Changes that one membership has seen never become work of a later membership.
 pub(crate) struct Member {
     pub(crate) cluster: Cluster,
+    /// Whether there may be requests for the cluster. Otherwise it is only watched.
+    pub(crate) accepts: bool,
     pub(crate) token: Arc<CancellationToken>,
     /// The context of the reconciler for this cluster.
     pub(crate) context: ClusterContext,
@@ -62,8 +64,9 @@ fn remove<V>(map: &Mutex<HashMap<ObjectKey, V>>, key: &ObjectKey) -> Option<V> {
 }
 
 impl Member {
-    pub(crate) fn new(cluster: Cluster) -> Self {
+    pub(crate) fn new(cluster: Cluster, accepts: bool) -> Self {
         Self {
+            accepts,
             token: Arc::new(cluster.token().child_token()),
             cluster,
             context: ClusterContext::default(),

@@ -60,7 +60,10 @@ impl Bench {
         let reconcile = async |_: Request<ConfigMap>, _: Arc<()>| Ok::<_, BoxError>(());
         let controller = Controller::<ConfigMap>::new("maps").owns::<Secret>();
         let core = controller.build(reconcile, Arc::new(())).unwrap().handle().0;
-        let (name, member) = (cluster.name().clone(), Arc::new(Member::new(cluster.clone())));
+        let (name, member) = (
+            cluster.name().clone(),
+            Arc::new(Member::new(cluster.clone(), true)),
+        );
         core.queue.engage(name, member.clone());
         let engine = Arc::new(Engine { core, fleet });
         let bench = Self {
