@@ -297,8 +297,9 @@ impl<K> Controller<K> {
     /// It is called only while all of this is certain, and waits otherwise:
     /// - The cluster has been Ready and not selected for 10 seconds, and for a second more than the
     ///   [grace period](mcr_core::FleetSettings::drain_grace) of its reconciles. None of them runs any more.
-    /// - Its name, provider, labels or properties are the reason. A [check](ClusterSelector::ready), a
-    ///   [function](ClusterSelector::matching) and a property that is missing are none. It is not the hub.
+    /// - Its name, provider, labels or properties are the reason: those of the provider that came first, if two announce the name.
+    ///   A [check](ClusterSelector::ready), a [function](ClusterSelector::matching) and a property that is missing are no reasons. It is
+    ///   not the hub.
     /// - The selector has not failed: if the fleet has two clusters or more beside the hub, one of them is selected. And while two or
     ///   more have ceased to be selected and their clean-up has not begun, they are not more than those that are still selected.
     ///   Otherwise the log has one warning. If so many are meant to be cleaned up, restart the program.
