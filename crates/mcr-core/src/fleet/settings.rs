@@ -25,7 +25,7 @@ pub struct FleetSettings {
     /// watch, and 15 minutes. With less than the default, each idle cluster is probed between two bookmarks. The kernel notices a
     /// dead network in any case.
     pub probe_after: Duration,
-    /// How many silent clusters are probed in a second. Default 100, which takes about a hundredth of a core. So in a
+    /// How many silent clusters are probed in a second. Default 100, which takes less than a twentieth of a core. So in a
     /// fleet of more than 2,000 clusters, a silent cluster is noticed later. 0 counts as 1.
     pub probes_per_second: u32,
     /// How long a probe may take. Default 8 seconds.
