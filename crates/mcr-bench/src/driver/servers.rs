@@ -154,7 +154,7 @@ impl Servers {
     }
 
     /// A client of the real API server.
-    pub(super) fn client(&self) -> Option<Client> {
+    pub fn client(&self) -> Option<Client> {
         match &self.server {
             Server::Real(plane) => Some(plane.client()),
             Server::Sim(_) | Server::Brought => None,

@@ -112,6 +112,10 @@ async fn one(
     let server = servers.server_cpu().zip(server_before);
     let server = server.map(|(now, before)| now.saturating_sub(before).as_secs_f64());
     let half = idle.unwrap_or(REST) / 2;
+    if half >= SHORTEST && servers.client().is_some() {
+        // An API server sends no bookmark on a watch from the newest version, and nobody else changes a ConfigMap here.
+        servers.beat(1).await?;
+    }
     tokio::time::sleep(half).await;
     let measured_at_rest = process.usage()?;
     tokio::time::sleep(half).await;
