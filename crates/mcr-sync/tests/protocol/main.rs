@@ -15,7 +15,7 @@ mod users;
 mod world;
 
 /// The steps of one run. A step is an action of a history, or a write of the sync.
-const STEPS: u64 = 20_000;
+const STEPS: u64 = 10_000;
 
 /// The steps within which each planted bug must be found.
 const STEPS_WITH_BUG: u64 = 50_000;
