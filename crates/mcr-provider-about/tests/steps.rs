@@ -23,7 +23,7 @@ use mcr_core::{
 use mcr_provider_about::{AboutApi, AboutHandle, CLUSTER_ID, CLUSTER_SET};
 use mcr_provider_clusters::ClustersProvider;
 use mcr_testkit::{
-    discovery::{Followed, line, locally},
+    discovery::{Followed, line, loopback_policy},
     sim::{SimCluster, SimRule, SimUser},
     steps::{HubProvider, Options},
     waiting::{Background, eventually},
@@ -392,7 +392,7 @@ async fn untrusted_accesses_are_probed_under_the_policy_of_the_fleet_only() {
     assert!(a.contains("loopback") && b.contains("exec"), "{a} {b}");
     listens.stop().await;
     let (handle, _listens) =
-        with(locally().credential_plugins(CredentialPluginPolicy::allowlist(["/bin/false"])));
+        with(loopback_policy().credential_plugins(CredentialPluginPolicy::allowlist(["/bin/false"])));
     let allowed = || {
         handle
             .status("a")

@@ -15,7 +15,7 @@ use mcr_testkit::{
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{PROFILES, client, hub, locally, object};
+use support::{PROFILES, client, hub, loopback_policy, object};
 
 /// The namespaces of the inventories.
 const ONE: u8 = 0;
@@ -60,7 +60,7 @@ impl<const SPACES: u8, const SECRETS: bool> Described for Profiles<SPACES, SECRE
         let plugins = AccessProviders::new([plugin.profile_args(["*"])]).unwrap();
         let mut builder = ClusterInventoryProvider::builder()
             .client(client(hub))
-            .access_policy(locally(&[]).credential_plugins(plugins.plugin_policy()));
+            .access_policy(loopback_policy(&[]).credential_plugins(plugins.plugin_policy()));
         builder = if SECRETS {
             builder.consumer_secrets("me")
         } else {

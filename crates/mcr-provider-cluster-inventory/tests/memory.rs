@@ -14,7 +14,7 @@ use mcr_testkit::{
 };
 use peak_alloc::PeakAlloc;
 use serde_json::json;
-use support::{access, client, hub, locally, object};
+use support::{access, client, hub, loopback_policy, object};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -40,7 +40,7 @@ async fn a_provider_holds_no_profiles() {
     let provider = ClusterInventoryProvider::builder()
         .client(client(&hub))
         .namespace("eu")
-        .access_policy(locally(&["/plugins/p".as_ref()]))
+        .access_policy(loopback_policy(&["/plugins/p".as_ref()]))
         .access_providers(plugins)
         .build()
         .unwrap();

@@ -15,7 +15,7 @@ use mcr_testkit::{
     sim::{SimCluster, SimRule},
     steps::{HubProvider, Options, kubeconfig},
 };
-use support::{MANIFEST, locally};
+use support::{MANIFEST, loopback_policy};
 
 /// The service of the access provider `p`, which is never called.
 fn service() -> AccessProviders {
@@ -32,7 +32,7 @@ fn plugins() -> AccessProviders {
 fn builder(client: kube::Client) -> ClusterInventoryProviderBuilder {
     ClusterInventoryProvider::builder()
         .client(client)
-        .access_policy(locally(&[]).credential_plugins(plugins().plugin_policy()))
+        .access_policy(loopback_policy(&[]).credential_plugins(plugins().plugin_policy()))
 }
 
 struct Profiles;
@@ -65,7 +65,7 @@ impl HubProvider for Profiles {
             }),
             Some("service") => {
                 let service = service();
-                let policy = locally(&[]).credential_plugins(service.plugin_policy());
+                let policy = loopback_policy(&[]).credential_plugins(service.plugin_policy());
                 builder.access_policy(policy).access_providers(service)
             }
             _ => builder.access_providers(plugins()),

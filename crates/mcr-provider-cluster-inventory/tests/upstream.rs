@@ -19,7 +19,7 @@ use mcr_testkit::{
     waiting::{self, Background},
 };
 use serde_json::{Value, json};
-use support::{access, client, hub, locally, object, plugin, prints};
+use support::{access, client, hub, loopback_policy, object, plugin, prints};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -112,7 +112,7 @@ impl World {
             AccessProviderConfig::new("p", program.to_str().unwrap())
         };
         let plugins = AccessProviders::new([config]).unwrap();
-        let policy = locally(&[]).credential_plugins(plugins.plugin_policy());
+        let policy = loopback_policy(&[]).credential_plugins(plugins.plugin_policy());
         let hub = hub(SimCluster::builder());
         let access = access("p", &member.url(), &member.ca_pem(), json!({}));
         let mut described = object(

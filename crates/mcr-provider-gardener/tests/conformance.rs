@@ -17,7 +17,7 @@ use mcr_testkit::{
     sim::SimCluster,
 };
 use serde_json::{Value, json};
-use support::{GARDEN, SEED, SHOOTS, hour, locally, object, secret, server};
+use support::{GARDEN, SEED, SHOOTS, hour, loopback_policy, object, secret, server};
 
 const DELETED_AT_ONCE: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Remove];
 const KEPT: &[Ability] = &[Add, Change, Rotate, Replace, Break, Suspend, Delete, Remove];
@@ -30,7 +30,7 @@ fn kubeconfig(draft: &Draft, form: Form) -> String {
 }
 
 fn built(builder: GardenerProviderBuilder, keep: bool) -> Arc<dyn Provider> {
-    let builder = builder.access_policy(locally());
+    let builder = builder.access_policy(loopback_policy());
     let builder = if keep {
         builder.keep_while(|_| true)
     } else {

@@ -14,7 +14,7 @@ use mcr_provider_gardener::{GardenerProvider, Topology};
 use mcr_testkit::{discovery::bytes_per_cluster, sim::SimTls};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
-use support::{GARDEN, SEED, hour, locally, object, secret, server};
+use support::{GARDEN, SEED, hour, loopback_policy, object, secret, server};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -62,7 +62,7 @@ async fn a_provider_holds_neither_shoots_nor_the_texts_of_their_kubeconfigs() {
             .create(object(&SEED, &format!("cluster {name}"), cluster))
             .unwrap();
     }
-    let builder = || GardenerProvider::builder().access_policy(locally());
+    let builder = || GardenerProvider::builder().access_policy(loopback_policy());
     let of_garden = builder()
         .client(garden.client(in_garden.client()))
         .namespace("garden-dev");

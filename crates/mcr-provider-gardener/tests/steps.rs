@@ -18,7 +18,7 @@ use mcr_testkit::{
     steps::{HubProvider, Options, kubeconfig},
 };
 use serde_json::Value;
-use support::{locally, secret};
+use support::{loopback_policy, secret};
 
 const MANIFEST: &str = include_str!("../deploy/rbac.yaml");
 const SEED_MANIFEST: &str = include_str!("../deploy/rbac-seed.yaml");
@@ -26,7 +26,7 @@ const SEED_MANIFEST: &str = include_str!("../deploy/rbac-seed.yaml");
 fn builder(client: kube::Client, options: &Options) -> GardenerProviderBuilder {
     let mut builder = GardenerProvider::builder()
         .client(client)
-        .access_policy(locally())
+        .access_policy(loopback_policy())
         .projects(options.texts("projects"))
         .purposes(options.texts("purposes"))
         .seeds(options.texts("seeds"))

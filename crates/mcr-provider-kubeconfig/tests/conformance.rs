@@ -17,7 +17,7 @@ use mcr_testkit::{
     sim::SimCluster,
 };
 use serde_json::Value;
-use support::{locally, secret};
+use support::{loopback_policy, secret};
 
 struct Secrets<const ALL: bool>;
 
@@ -31,7 +31,7 @@ impl<const ALL: bool> Described for Secrets<ALL> {
     fn provider(&self, hub: &SimCluster) -> Arc<dyn Provider> {
         let mut builder = KubeconfigProvider::builder()
             .client(hub.client())
-            .access_policy(locally());
+            .access_policy(loopback_policy());
         if ALL {
             builder = builder.all_namespaces();
         }

@@ -20,7 +20,7 @@ use mcr_testkit::{
 };
 use serde_json::{Value, json};
 
-use support::{LABEL, locally, role, secret};
+use support::{LABEL, loopback_policy, role, secret};
 
 async fn answer(request: Request<ConfigMap>, _: Arc<()>) -> Result<Action, kube::Error> {
     if let Some(namespace) = request.namespace().filter(|_| request.live().is_some()) {
@@ -96,7 +96,7 @@ async fn secrets_are_clusters_that_join_rotate_and_leave_with_no_more_than_the_d
         .build(answer, Arc::new(()));
     let manager = Manager::builder()
         .provider(provider)
-        .settings(|settings| settings.access_policy = locally())
+        .settings(|settings| settings.access_policy = loopback_policy())
         .controller(controller)
         .build()
         .or_fail();

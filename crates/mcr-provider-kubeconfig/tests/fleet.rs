@@ -19,7 +19,7 @@ use mcr_testkit::{
     sim::{SimCluster, SimFleet},
     waiting::{self, Background},
 };
-use support::{locally, secret};
+use support::{loopback_policy, secret};
 use tokio::time::{sleep, timeout};
 
 /// What never comes is given up after this.
@@ -48,10 +48,10 @@ async fn p_26_forty_tasks_index_get_list_and_remove_twenty_clusters_at_once() {
     (0..MANY).for_each(|n| put(n));
     let provider = KubeconfigProvider::builder()
         .client(hub.client())
-        .access_policy(locally());
+        .access_policy(loopback_policy());
     let fleet = Fleet::builder()
         .provider(provider.build().unwrap())
-        .settings(|settings| settings.access_policy = locally())
+        .settings(|settings| settings.access_policy = loopback_policy())
         .build();
     let running = Background::start({
         let fleet = fleet.clone();

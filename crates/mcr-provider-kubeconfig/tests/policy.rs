@@ -14,7 +14,7 @@ use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_provider_multi::MultiProvider;
 use mcr_testkit::{discovery::Followed, sim::SimCluster, steps::kubeconfig};
 use serde_json::{Value, json};
-use support::{locally, secret};
+use support::{loopback_policy, secret};
 use tokio_util::sync::CancellationToken;
 
 /// Three Secrets: one asks to run a program, one is at a loopback address, and one names a proxy.
@@ -40,7 +40,7 @@ fn hub() -> SimCluster {
 
 /// Allows all Secrets but the last one.
 fn lenient() -> AccessPolicy {
-    locally().credential_plugins(CredentialPluginPolicy::allowlist(["/bin/true"]))
+    loopback_policy().credential_plugins(CredentialPluginPolicy::allowlist(["/bin/true"]))
 }
 
 /// What is announced under this policy of the fleet: the sign, and the name of the Secret.

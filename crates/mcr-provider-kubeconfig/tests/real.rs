@@ -32,7 +32,7 @@ use mcr_testkit::{
     waiting::{Background, OrFail, eventually},
 };
 use serde_json::{Value, json};
-use support::{locally, role, secret};
+use support::{loopback_policy, role, secret};
 use tokio::time::sleep;
 
 /// What never comes is given up after this.
@@ -203,7 +203,7 @@ impl Running {
         let manager = Manager::builder()
             .provider(provider)
             .settings(|settings| {
-                settings.access_policy = locally();
+                settings.access_policy = loopback_policy();
                 // Many Secrets lead to few API servers.
                 settings.allow_duplicates = true;
                 // Half a minute by default, which is no time that a test has.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mcr_core::Provider;
 use mcr_provider_kubeconfig::KubeconfigProvider;
 use mcr_testkit::steps::{HubProvider, Options};
-use support::{locally, role};
+use support::{loopback_policy, role};
 
 struct Secrets;
 
@@ -25,7 +25,7 @@ impl HubProvider for Secrets {
     fn provider(&self, client: kube::Client, options: &Options) -> Arc<dyn Provider> {
         let mut builder = KubeconfigProvider::builder()
             .client(client)
-            .access_policy(locally());
+            .access_policy(loopback_policy());
         if options.has("all_namespaces") {
             builder = builder.all_namespaces();
         }

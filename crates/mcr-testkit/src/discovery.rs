@@ -26,7 +26,7 @@ use crate::suite::fail;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An access policy for tests, where all clusters are on this machine.
-pub fn locally() -> AccessPolicy {
+pub fn loopback_policy() -> AccessPolicy {
     AccessPolicy::default().addresses(AddressPolicy::default().allow_loopback(true))
 }
 
@@ -34,9 +34,9 @@ pub fn locally() -> AccessPolicy {
 pub struct Followed(pub Discovery);
 
 impl Followed {
-    /// Starts a discovery as a fleet with the policy [`locally`] does.
+    /// Starts a discovery as a fleet with the policy [`loopback_policy`] does.
     pub fn of(provider: &impl Provider) -> Self {
-        Self(provider.discover_with(CancellationToken::new(), &locally().into()))
+        Self(provider.discover_with(CancellationToken::new(), &loopback_policy().into()))
     }
 
     async fn item(&mut self) -> Result<Change, BoxError> {

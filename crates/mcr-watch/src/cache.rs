@@ -109,7 +109,7 @@ impl Cache {
     /// Counts an object that exists and could not be read, so that a listing does not delete it.
     pub fn skip(&self, error: &NotAnObject) {
         if let Some(key) = &error.key {
-            self.store.saw(key);
+            self.store.mark_listed(key);
         }
         self.skipped.fetch_add(1, Ordering::Relaxed);
     }

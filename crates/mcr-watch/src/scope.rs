@@ -397,7 +397,7 @@ impl ScopeWatch {
         let deletions_are_uncertain = self.deletions_are_uncertain();
         for (place, cache, complete) in caches {
             let uncertain = complete && deletions_are_uncertain;
-            let unseen = uncertain.then(|| cache.store().take_unseen());
+            let unseen = uncertain.then(|| cache.store().take_unlisted());
             for object in unseen.into_iter().flatten() {
                 self.remove(&place, object, uncertain);
             }

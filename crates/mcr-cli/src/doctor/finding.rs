@@ -29,8 +29,6 @@ pub(super) struct Row {
     cluster: Option<String>,
     check: &'static str,
     pub(super) result: Level,
-    /// Keeps the name that it has in the JSON output of earlier versions.
-    #[serde(rename = "saw")]
     message: String,
     fix: Option<String>,
     #[serde(skip)]

@@ -36,8 +36,6 @@ struct Finding {
     controller: Option<String>,
     check: &'static str,
     result: Level,
-    /// Keeps the name that it has in the JSON output of earlier versions.
-    #[serde(rename = "saw")]
     message: String,
 }
 

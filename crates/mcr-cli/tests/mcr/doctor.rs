@@ -149,7 +149,7 @@ async fn each_fault_is_found_where_it_is() {
     });
     let half = half.unwrap();
     assert!(
-        half["check"] == "description" && half["saw"].as_str().unwrap().contains("line "),
+        half["check"] == "description" && half["message"].as_str().unwrap().contains("line "),
         "{half}"
     );
     assert!(
@@ -182,10 +182,10 @@ async fn what_never_answers_ends_in_time() {
     let text_of = user.run(format!("doctor {hole}")).await.ended(1);
     let json = text_of.json();
     let timed_out = json["findings"].as_array().unwrap().iter().any(|finding| {
-        let saw = finding["saw"].as_str().unwrap();
+        let message = finding["message"].as_str().unwrap();
         finding["result"] == "problem"
-            && saw.contains("no TCP connection")
-            && saw.contains("(waited for 0.5 s)")
+            && message.contains("no TCP connection")
+            && message.contains("(waited for 0.5 s)")
     });
     assert!(timed_out, "{}", text_of.out);
     // It was not even waited for until the fleet had given it up, which is what both commands wait for.

@@ -96,22 +96,23 @@ impl Output {
             .find_map(|level| found.iter().find(|finding| finding["result"] == *level));
         let worst = worst.unwrap_or_else(|| panic!("nothing about {check} of {cluster}:\n{}", self.out));
         let text = |field: &str| worst[field].as_str().unwrap_or_default().to_owned();
-        (text("result"), text("saw"), text("fix"))
+        (text("result"), text("message"), text("fix"))
     }
 
-    /// For each line `cluster | check | result | saw | fix`: the finding that [`found`](Self::found) gives has these parts,
+    /// For each line `cluster | check | result | message | fix`: the finding that [`found`](Self::found) gives has these parts,
     /// and a fix if it is a problem. Without a cluster it is one about the provider.
     #[track_caller]
     pub(crate) fn finds(&self, lines: &str) {
         for line in lines.trim().lines() {
-            let [cluster, check, level, saw, fix] = columns(line);
+            let [cluster, check, level, message, fix] = columns(line);
             let found = if cluster.is_empty() {
-                let finding = self.of_provider(check, saw);
-                ["result", "saw", "fix"].map(|field| finding[field].as_str().unwrap_or_default().to_owned())
+                let finding = self.of_provider(check, message);
+                ["result", "message", "fix"]
+                    .map(|field| finding[field].as_str().unwrap_or_default().to_owned())
             } else {
                 self.found(cluster, check).into()
             };
-            let is_right = found[0] == level && found[1].contains(saw) && found[2].contains(fix);
+            let is_right = found[0] == level && found[1].contains(message) && found[2].contains(fix);
             assert!(
                 is_right && (level != "problem" || !found[2].is_empty()),
                 "{line}: {found:?}"
@@ -124,8 +125,8 @@ impl Output {
     pub(crate) fn of_provider(&self, check: &str, part: &str) -> Value {
         let json = self.json();
         let of = |finding: &&Value| {
-            let saw = finding["saw"].as_str().unwrap();
-            finding["cluster"].is_null() && finding["check"] == check && saw.contains(part)
+            let message = finding["message"].as_str().unwrap();
+            finding["cluster"].is_null() && finding["check"] == check && message.contains(part)
         };
         let found = json["findings"].as_array().unwrap().iter().find(of);
         found

@@ -105,8 +105,11 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     let doctor = "doctor --provider kubeconfig --timeout 60s -o json -n fleet";
     let text_of = user.run(format!("{doctor} --allow-loopback")).await.ended(1);
     for (name, _, part) in &hostile {
-        let (level, saw, fix) = text_of.found(name, "description");
-        assert!(level == "problem" && saw.contains(part), "{name}: {level} {saw}");
+        let (level, message, fix) = text_of.found(name, "description");
+        assert!(
+            level == "problem" && message.contains(part),
+            "{name}: {level} {message}"
+        );
         assert!(fix.contains(&format!("--name {name} -n fleet")), "{name}: {fix}");
     }
     for check in ["connection", "tls", "clock", "version", "rights"] {
@@ -122,8 +125,11 @@ async fn hostile_secrets_are_explained_and_hurt_only_themselves() {
     );
     // One that no provider announces.
     let text_of = user.run(format!("{doctor} stranger")).await.ended(1);
-    let (level, saw, fix) = text_of.found("stranger", "name");
-    assert!(level == "problem" && saw.contains("without the label"), "{saw}");
+    let (level, message, fix) = text_of.found("stranger", "name");
+    assert!(
+        level == "problem" && message.contains("without the label"),
+        "{message}"
+    );
     assert!(
         fix.starts_with("kubectl -n fleet label --overwrite secret stranger"),
         "{fix}"

@@ -126,10 +126,10 @@ async fn workspaces_are_clusters_and_the_doctor_checks_slice_endpoints_bindings_
     let state = text_of.found(a.id(), "state");
     assert_eq!((&*state.0, &*state.1), ("ok", "Ready; workspace root:a"));
 
-    let (level, saw, advice) = by_path.ended(1).found("root:b", "name");
+    let (level, message, advice) = by_path.ended(1).found("root:b", "name");
     assert!(
-        level == "problem" && saw.contains(b.id()) && advice.ends_with(b.id()),
-        "{saw}: {advice}"
+        level == "problem" && message.contains(b.id()) && advice.ends_with(b.id()),
+        "{message}: {advice}"
     );
 }
 
@@ -158,10 +158,10 @@ async fn no_consumer_is_normal_and_a_binding_that_is_not_ready_suspends_its_work
         .prints("Suspended")
         .prints("condition PermissionClaimsApplied");
     let text_of = text_of.ended(0);
-    let (level, saw, advice) = text_of.found(a.id(), "state");
+    let (level, message, advice) = text_of.found(a.id(), "state");
     assert!(
-        level == "warning" && saw.contains("PermissionClaimsApplied"),
-        "{saw}"
+        level == "warning" && message.contains("PermissionClaimsApplied"),
+        "{message}"
     );
     let describe = format!(
         "--server {} describe apibindings.apis.kcp.io widgets",
@@ -288,7 +288,7 @@ async fn workspaces_that_wait_are_clusters_and_the_doctor_checks_the_type_and_it
         }
         let url = server.kcp().shard(shard).unwrap().url().to_owned();
         let found = text_of.of_provider("workspaces", &format!(": 1 LogicalCluster: 1 {state}"));
-        assert!(found["saw"].as_str().unwrap().starts_with(&url), "{found}");
+        assert!(found["message"].as_str().unwrap().starts_with(&url), "{found}");
         assert_eq!(
             (&text_of.json()["problems"], &text_of.json()["warnings"]),
             (&json!(0), &json!(0)),

@@ -354,7 +354,10 @@ fn promise_5_one_kind_failing_leaves_the_clusters_other_kinds_running() {
             world.places[0].put(MAPS, &format!("n/k{second}"), "value");
             world.converge().await;
             assert!(cluster.state().is_ready());
-            assert_eq!(cluster.store_of::<ConfigMap>(&maps()).unwrap().len().unwrap(), second);
+            assert_eq!(
+                cluster.store_of::<ConfigMap>(&maps()).unwrap().len().unwrap(),
+                second
+            );
         }
         let blocked: BTreeSet<String> = cluster
             .kinds()

@@ -8,7 +8,7 @@ use kube::api::{Patch, PatchParams};
 use mcr::{Action, Cluster, Controller, Fleet, Manager, ManagerError, Request};
 use mcr_core::{ClusterState, TransportSettings};
 use mcr_provider_cluster_api::{ClusterApiProvider, ClusterApiProviderBuilder};
-use mcr_testkit::discovery::locally;
+use mcr_testkit::discovery::loopback_policy;
 use mcr_testkit::waiting::{Background, OrFail, eventually};
 use serde_json::json;
 
@@ -65,7 +65,7 @@ impl Running {
         let manager = Manager::builder()
             .provider(provider.build().or_fail())
             .settings(|all| {
-                all.access_policy = locally();
+                all.access_policy = loopback_policy();
                 // The servers of this suite stand for many clusters.
                 all.allow_duplicates = true;
                 // Short times where the defaults would have a test wait for half a minute.

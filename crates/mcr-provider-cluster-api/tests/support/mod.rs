@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use mcr_provider_cluster_api::{ClusterApiProvider, ClusterApiProviderBuilder};
 use mcr_testkit::{
-    discovery::locally,
+    discovery::loopback_policy,
     sim::{SimBuilder, SimCluster},
     steps::Templates,
 };
@@ -31,5 +31,5 @@ pub(crate) fn hub(builder: SimBuilder) -> SimCluster {
 pub(crate) fn builder(client: kube::Client) -> ClusterApiProviderBuilder {
     ClusterApiProvider::builder()
         .client(client)
-        .access_policy(locally())
+        .access_policy(loopback_policy())
 }

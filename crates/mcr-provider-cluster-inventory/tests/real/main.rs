@@ -35,7 +35,7 @@ use mcr_testkit::{
     waiting::{self, Background, OrFail},
 };
 use serde_json::{Value, json};
-use support::locally;
+use support::loopback_policy;
 
 /// The longest wait for anything. Other programs may keep the machine busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -156,7 +156,7 @@ impl Running {
             .or_fail();
         let fleet = Fleet::builder()
             .provider(provider)
-            .settings(|settings| settings.access_policy = locally(plugins))
+            .settings(|settings| settings.access_policy = loopback_policy(plugins))
             .build();
         let running = Background::start({
             let fleet = fleet.clone();

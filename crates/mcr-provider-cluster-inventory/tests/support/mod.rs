@@ -45,11 +45,11 @@ pub(crate) fn client(hub: &SimCluster) -> kube::Client {
 }
 
 /// What clusters may do here, where all of them are on this machine.
-pub(crate) fn locally(plugins: &[&Path]) -> AccessPolicy {
+pub(crate) fn loopback_policy(plugins: &[&Path]) -> AccessPolicy {
     let allowed = plugins
         .iter()
         .map(|plugin| AllowedPlugin::new(*plugin).cluster_info(true));
-    discovery::locally().credential_plugins(CredentialPluginPolicy::allowlist(allowed))
+    discovery::loopback_policy().credential_plugins(CredentialPluginPolicy::allowlist(allowed))
 }
 
 pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {

@@ -15,7 +15,7 @@ use std::{
 use mcr_core::{Fleet, FleetSettings};
 use mcr_garden_double::{Garden, Issued};
 use mcr_provider_gardener::{GardenerProvider, GardenerProviderBuilder};
-pub(crate) use mcr_testkit::{discovery::locally, steps::kubeconfig};
+pub(crate) use mcr_testkit::{discovery::loopback_policy, steps::kubeconfig};
 use mcr_testkit::{sim::SimCluster, steps::Templates, waiting::Background};
 use serde_json::{Value, json};
 
@@ -75,7 +75,7 @@ impl World {
         GardenerProvider::builder()
             .client(self.garden.client(self.server.client()))
             .namespace("garden-dev")
-            .access_policy(locally())
+            .access_policy(loopback_policy())
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn fleet_of(
     change: impl FnOnce(&mut FleetSettings),
 ) -> (Fleet, Background<()>) {
     let settings = |settings: &mut FleetSettings| {
-        settings.access_policy = locally();
+        settings.access_policy = loopback_policy();
         change(settings);
     };
     let fleet = Fleet::builder().provider(provider).settings(settings).build();

@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-pub(crate) use mcr_testkit::discovery::locally;
+pub(crate) use mcr_testkit::discovery::loopback_policy;
 use mcr_testkit::steps::Templates;
 use serde_json::{Value, json};
 

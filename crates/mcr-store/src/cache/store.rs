@@ -60,7 +60,7 @@ struct Inner {
     bytes: usize,
     held_bytes: usize,
     /// The objects that the current listing has not contained yet. `None` outside of a listing.
-    unseen: Option<Table>,
+    unlisted: Option<Table>,
 }
 
 impl ObjectStore {
@@ -181,8 +181,8 @@ impl ObjectStore {
     /// represented. There is no change if the held object has the same JSON.
     pub fn upsert(&self, new: Arc<Object>, initial: bool) -> ObjectChanges {
         let (mut inner, values) = self.write_with_values(&new);
-        if let Some(unseen) = &mut inner.unseen {
-            unseen.remove(new.key());
+        if let Some(unlisted) = &mut inner.unlisted {
+            unlisted.remove(new.key());
         }
         let Some(values) = values else {
             return ObjectChanges(None, None);
@@ -268,17 +268,17 @@ impl ObjectStore {
         changes
     }
 
-    /// Begins a listing: every object counts as unseen until [`upsert`](Self::upsert) or [`saw`](Self::saw) names it.
+    /// Begins a listing: every object counts as unlisted until [`upsert`](Self::upsert) or [`mark_listed`](Self::mark_listed) names it.
     pub fn begin_listing(&self) {
         let mut inner = self.write();
-        inner.unseen = Some(inner.objects.clone());
+        inner.unlisted = Some(inner.objects.clone());
     }
 
     /// Marks an object of the current listing as listed although it could not be read, so that the listing does not
     /// delete it.
-    pub fn saw(&self, key: &ObjectKey) {
-        if let Some(unseen) = &mut self.write().unseen {
-            unseen.remove(key);
+    pub fn mark_listed(&self, key: &ObjectKey) {
+        if let Some(unlisted) = &mut self.write().unlisted {
+            unlisted.remove(key);
         }
     }
 
@@ -286,11 +286,11 @@ impl ObjectStore {
     /// Otherwise deletes nothing.
     pub fn finish_listing(&self, complete: bool) -> Vec<ObjectChange> {
         let mut inner = self.write();
-        let unseen = inner.unseen.take().unwrap_or_default();
+        let unlisted = inner.unlisted.take().unwrap_or_default();
         if !complete {
             return Vec::new();
         }
-        unseen
+        unlisted
             .values()
             .filter_map(|object| inner.remove(object.key()))
             .map(|old| ObjectChange::deleted(old, true))
@@ -298,10 +298,10 @@ impl ObjectStore {
     }
 
     /// Ends a listing. Deletes nothing, and returns the held objects that were not listed.
-    pub fn take_unseen(&self) -> Vec<Arc<Object>> {
+    pub fn take_unlisted(&self) -> Vec<Arc<Object>> {
         let mut inner = self.write();
-        let unseen = inner.unseen.take().unwrap_or_default();
-        let held = unseen
+        let unlisted = inner.unlisted.take().unwrap_or_default();
+        let held = unlisted
             .values()
             .filter_map(|object| inner.objects.get(object.key()));
         held.cloned().collect()

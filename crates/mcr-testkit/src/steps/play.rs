@@ -14,7 +14,7 @@ use super::{
     scenario::{Expected, File, Rights, Step},
 };
 use crate::{
-    discovery::{address_and_token, line, locally},
+    discovery::{address_and_token, line, loopback_policy},
     log::Log,
     sim::{SimAuditEvent, SimAuditLog, SimError},
     suite::fail,
@@ -210,7 +210,7 @@ impl<P: HubProvider> Player<'_, P> {
                 (Some(discovery), _) => discovery,
                 (none, Some(provider)) => {
                     self.announced.clear();
-                    none.insert(provider.discover_with(CancellationToken::new(), &locally().into()))
+                    none.insert(provider.discover_with(CancellationToken::new(), &loopback_policy().into()))
                 }
                 (None, None) => fail("there is no provider"),
             };

@@ -15,8 +15,8 @@ struct Held<T> {
     projection: T,
     /// Of the object that was projected.
     incarnation: Incarnation,
-    /// Whether the current listing has seen the object.
-    seen: bool,
+    /// Whether the current listing has the object.
+    listed: bool,
 }
 
 impl<T> Projections<T> {
@@ -45,13 +45,13 @@ impl<T> Projections<T> {
                 entry.insert(Held {
                     projection,
                     incarnation,
-                    seen: true,
+                    listed: true,
                 });
                 true
             }
             Entry::Occupied(mut entry) => {
                 let held = entry.get_mut();
-                (held.seen, held.incarnation) = (true, incarnation);
+                (held.listed, held.incarnation) = (true, incarnation);
                 let changed = !(self.same)(&held.projection, &projection);
                 // An equal projection is dropped: the caller may share memory with the one that is held.
                 if changed {
@@ -68,31 +68,31 @@ impl<T> Projections<T> {
         !self.held.get(key).is_some_and(outlives) && self.held.remove(key).is_some()
     }
 
-    /// Begins a listing: every object counts as unseen until [`put`](Self::put) or [`saw`](Self::saw) names it.
+    /// Begins a listing: every object counts as unlisted until [`put`](Self::put) or [`mark_listed`](Self::mark_listed) names it.
     pub(super) fn begin_listing(&mut self) {
-        self.held.values_mut().for_each(|held| held.seen = false);
+        self.held.values_mut().for_each(|held| held.listed = false);
     }
 
-    /// Marks an object as seen whose projection is not known, so that the listing does not delete it.
-    pub(super) fn saw(&mut self, key: &ObjectKey) {
+    /// Marks an object as listed whose projection is not known, so that the listing does not delete it.
+    pub(super) fn mark_listed(&mut self, key: &ObjectKey) {
         if let Some(held) = self.held.get_mut(key) {
-            held.seen = true;
+            held.listed = true;
         }
     }
 
-    /// Marks the objects as seen that the listing leaves out.
+    /// Marks the objects as listed that the listing leaves out.
     pub(super) fn keep(&mut self, left_out: impl Fn(&ObjectKey) -> bool) {
         let held = self.held.iter_mut().filter(|(key, _)| left_out(key));
-        held.for_each(|(_, held)| held.seen = true);
+        held.for_each(|(_, held)| held.listed = true);
     }
 
     /// Removes the objects that the complete list lacks. Returns their keys.
     pub(super) fn finish_listing(&mut self) -> Vec<ObjectKey> {
-        let unseen = self.held.iter().filter(|(_, held)| !held.seen);
-        let unseen: Vec<ObjectKey> = unseen.map(|(key, _)| key.clone()).collect();
-        for key in &unseen {
+        let unlisted = self.held.iter().filter(|(_, held)| !held.listed);
+        let unlisted: Vec<ObjectKey> = unlisted.map(|(key, _)| key.clone()).collect();
+        for key in &unlisted {
             self.held.remove(key);
         }
-        unseen
+        unlisted
     }
 }

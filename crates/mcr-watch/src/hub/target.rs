@@ -205,7 +205,7 @@ impl<T> HubTarget<T> {
     /// Counts an object that exists and could not be read, so that a listing does not delete it.
     fn skip(&self, error: &NotAnObject) {
         if let Some(key) = &error.key {
-            self.state().projections.saw(key);
+            self.state().projections.mark_listed(key);
         }
         count(&self.skipped);
     }

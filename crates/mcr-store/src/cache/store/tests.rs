@@ -41,13 +41,13 @@ fn an_incomplete_list_deletes_nothing_and_an_unreadable_object_is_kept() {
     store.begin_listing();
     assert!(store.finish_listing(false).is_empty());
     store.begin_listing();
-    store.saw(&ObjectKey::namespaced("n", "a"));
+    store.mark_listed(&ObjectKey::namespaced("n", "a"));
     assert_eq!(store.finish_listing(true).len(), 1);
     assert_eq!(store.len(), 1);
 }
 
 #[test]
-fn the_unseen_objects_of_a_list_are_those_that_the_store_still_holds() {
+fn the_unlisted_objects_of_a_list_are_those_that_the_store_still_holds() {
     let store = ObjectStore::default();
     for (name, uid) in [("a", 1), ("b", 2), ("c", 3)] {
         store.upsert(object(name, uid, 1, "x"), true);
@@ -55,8 +55,12 @@ fn the_unseen_objects_of_a_list_are_those_that_the_store_still_holds() {
     store.begin_listing();
     store.upsert(object("a", 1, 1, "x"), true);
     store.delete(object("b", 2, 2, "x"));
-    let unseen: Vec<String> = store.take_unseen().iter().map(|o| o.key().to_string()).collect();
-    assert_eq!(unseen, ["n/c"]);
+    let unlisted: Vec<String> = store
+        .take_unlisted()
+        .iter()
+        .map(|o| o.key().to_string())
+        .collect();
+    assert_eq!(unlisted, ["n/c"]);
     assert_eq!(store.len(), 2);
     assert!(store.finish_listing(true).is_empty(), "the listing has ended");
 }
