@@ -7,7 +7,7 @@ use http::{
     HeaderValue, Request, Response,
     header::{CONNECTION, USER_AGENT},
 };
-use kube::client::Body;
+use kube::client::{AuthError, Body};
 use mcr_access::BoxError;
 
 use crate::{
@@ -248,8 +248,9 @@ fn bad_path(info: &RequestInfo, error: http::Error) -> TransportError {
 fn failed(info: &RequestInfo, error: BoxError) -> TransportError {
     let explanation = explain(error.as_ref());
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
-    let mut connecting = false;
+    let (mut connecting, mut login) = (false, false);
     while let Some(error) = next {
+        login |= error.is::<AuthError>();
         let pool_error = error.downcast_ref::<SendError>();
         connecting |= matches!(pool_error, Some(SendError::Connect(_)));
         // A `kube::Client` that the user has built (`Access::Client`) may use the client of hyper-util instead of the
@@ -258,10 +259,12 @@ fn failed(info: &RequestInfo, error: BoxError) -> TransportError {
         connecting |= legacy.is_some_and(hyper_util::client::legacy::Error::is_connect);
         next = error.source();
     }
-    let kind = if connecting {
+    let kind = if connecting || login {
         TransportErrorKind::Connect { explanation }
     } else {
         TransportErrorKind::Interrupted { explanation }
     };
-    TransportError::new(info.operation.clone(), kind).with_source(error)
+    let failed = TransportError::new(info.operation.clone(), kind);
+    // It quotes what a credential plugin wrote, and many show the sources of an error.
+    if login { failed } else { failed.with_source(error) }
 }

@@ -26,6 +26,9 @@ use crate::{
 /// A request that has waited for so long, while the cluster sent nothing, asks for a probe.
 const ASK_AFTER: Duration = Duration::from_secs(3);
 
+/// One that has waited for so long asks whatever the cluster sends: with twenty watches, some bookmark comes every three seconds.
+const ASK_ANYWAY: Duration = Duration::from_secs(15);
+
 /// The current channel of a transport, and everything that decides whether a request may use it.
 pub(crate) struct CurrentChannel {
     pub(crate) state: Arc<TransportState>,
@@ -124,14 +127,17 @@ impl CurrentChannel {
         }
     }
 
-    /// Asks for a probe once the cluster is silent. Never ends.
+    /// Asks for a probe once the cluster is silent, or has not answered for long. Never ends.
     async fn ask_if_silent(&self) {
-        let mut silent_from = Instant::now();
+        let asked = Instant::now();
+        let mut silent_from = asked;
         loop {
             sleep_until(silent_from + ASK_AFTER).await;
             // A bookmark may have come first.
             match self.state.last_received_at() {
-                Some(received) if received > silent_from => silent_from = received,
+                Some(received) if received > silent_from && asked.elapsed() < ASK_ANYWAY => {
+                    silent_from = received;
+                }
                 _ => break,
             }
         }

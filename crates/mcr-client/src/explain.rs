@@ -5,6 +5,7 @@
 
 use std::{error::Error, io};
 
+use kube::client::AuthError;
 use mcr_access::{ForbiddenAddress, internal::pem, reason};
 use rustls::OtherError;
 
@@ -17,6 +18,9 @@ use crate::{
 /// The task that sends the requests of a `kube::Client` has ended.
 const CLIENT_ENDED: &str = "the client given for the cluster has ended, most likely since one of its services panicked; announce the \
      cluster with a new client";
+
+/// The text of such an error quotes what a credential plugin wrote, and its input.
+const NO_LOGIN: &str = "the credentials of its kubeconfig can't be loaded; try them with kubectl auth whoami";
 
 /// The connection closed before the end of the response.
 const CUT_OFF: &str =
@@ -58,6 +62,9 @@ pub fn explain(error: &(dyn Error + 'static)) -> String {
         }
         if error.is::<tower::buffer::error::Closed>() {
             return CLIENT_ENDED.to_owned();
+        }
+        if error.is::<AuthError>() {
+            return NO_LOGIN.to_owned();
         }
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return explain_tls(error);

@@ -107,7 +107,11 @@ fn unquoted(error: KubeconfigError) -> BoxError {
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
+    use mcr_access::{AccessPolicy, ClusterName};
+
     use super::*;
+    use crate::{dialer::Dialer, explain::explain, transport::Transport};
 
     const PASSWORD: &str = "QQCANARYQQ";
 
@@ -152,6 +156,46 @@ mod tests {
             shown.contains("kubectl config view") && !shown.contains(PASSWORD),
             "{shown}"
         );
+    }
+
+    /// Its token has expired, so each request runs it again, and it fails.
+    #[tokio::test]
+    #[cfg(unix)]
+    async fn no_error_of_a_request_has_what_a_plugin_wrote() {
+        let first = std::env::temp_dir().join(format!("mcr-first-{}", std::process::id()));
+        let issued = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+            "status": {"token": "t", "expirationTimestamp": "2001-01-01T00:00:00Z"},
+        });
+        let run = format!(
+            "mkdir {} && echo '{issued}' || {{ echo {PASSWORD}; exit 1; }}",
+            first.display()
+        );
+        let exec = serde_json::json!({"exec": {
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", run],
+            "env": [{"name": "KEY", "value": PASSWORD}], "interactiveMode": "Never",
+        }});
+        let text = kubeconfig("").replace("{}", &exec.to_string());
+        let config = kube_config(Kubeconfig::from_yaml(&text), None).await.unwrap();
+        let client = kube_client(config, None).unwrap();
+        let transport = Transport::new(ClusterName::new("a").unwrap());
+        transport.swap(Dialer::new(&AccessPolicy::default()).client_channel(client.clone()));
+        let get = || http::Request::get("/version");
+        let of_kube = client
+            .request_text(get().body(Vec::new()).unwrap())
+            .await
+            .unwrap_err();
+        assert!(is_login_error(&of_kube) && of_kube.to_string().contains(PASSWORD));
+        let of_fleet = transport
+            .send(get().body(Body::empty()).unwrap())
+            .await
+            .unwrap_err();
+        std::fs::remove_dir(&first).unwrap();
+        let causes = iter::successors(Some(&of_fleet as &dyn std::error::Error), |error| error.source());
+        let shown: String = causes.map(|error| format!("{error} {error:?} ")).collect();
+        for shown in [shown, explain(&of_kube)] {
+            assert!(shown.contains("whoami") && !shown.contains(PASSWORD), "{shown}");
+        }
     }
 
     #[tokio::test]

@@ -132,15 +132,19 @@ async fn exchange(
             let status = response.status().as_u16();
             return Err(format!("the service answered with status {status}; check its log").into());
         }
-        let body = Limited::new(response.into_body(), MAX_PLUGIN_ANSWER)
-            .collect()
-            .await;
-        body.map(|body| body.to_bytes().into()).map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                return "the service answered with more than 1 MiB; it does not seem to be a credential plugin".into();
-            }
-            in_words(&*error)
-        })
+        let mut body = Limited::new(response.into_body(), MAX_PLUGIN_ANSWER);
+        let mut bytes = Vec::new();
+        // Not collected: a frame of one byte takes fifty.
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    return "the service answered with more than 1 MiB; it does not seem to be a credential plugin".into();
+                }
+                in_words(&*error)
+            })?;
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+        }
+        Ok(bytes)
     };
     // The end of the connection is no end of the answer, which may still be read.
     let connection = async {

@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, error::Error, io, iter::successors};
 
-use kube::core::Status;
+use kube::{client::AuthError, core::Status};
 use mcr_access::reason;
+use mcr_client::explain_error;
 
 /// The most causes of an error that are read: `source` is code of users, and may lead in a circle.
 const MOST_CAUSES: usize = 64;
@@ -28,7 +29,7 @@ pub fn status_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
 pub fn text_of_causes(error: &(dyn Error + 'static)) -> String {
     let status = causes(error).find_map(status_of);
     let mut text = String::new();
-    for cause in causes(error) {
+    for cause in causes(error).take_while(|cause| !cause.is::<AuthError>()) {
         let cause = own_text(cause, status);
         // Many errors contain the text of their cause.
         if text.is_empty() {
@@ -36,6 +37,16 @@ pub fn text_of_causes(error: &(dyn Error + 'static)) -> String {
         } else if !text.contains(&cause) {
             text.push_str(": ");
             text.push_str(&cause);
+        }
+    }
+    // The text of a login error, and those of its causes, quote what a credential plugin wrote.
+    if let Some(login) = causes(error).find(|error| error.is::<AuthError>()) {
+        let own = explain_error(login);
+        text = text.replace(&login.to_string(), &own);
+        if text.is_empty() {
+            text = own;
+        } else if !text.contains(&own) {
+            text = format!("{text}: {own}");
         }
     }
     // The text of a JSON error quotes values, which may be those of a Secret.

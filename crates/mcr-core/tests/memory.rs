@@ -28,8 +28,9 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service as KubeService, ServiceAccount};
 use kube::client::Body;
 use mcr_core::{
-    Access, Cluster, ClusterName, ClusterSpec, ClusterState, Fleet, FleetEvent, FleetSettings, HubEvent,
-    HubWatch, KubeconfigFile, Kubeconfigs, WatchHandle, WatchRequest, contexts,
+    Access, Cluster, ClusterName, ClusterSpec, ClusterState, CredentialSource, ExecPlugin, Fleet, FleetEvent,
+    FleetSettings, HubEvent, HubWatch, KubeconfigFile, Kubeconfigs, Refresh, WatchHandle, WatchRequest,
+    contexts, plugin_at,
 };
 use mcr_testkit::{
     sim::{SimCluster, SimService},
@@ -38,7 +39,10 @@ use mcr_testkit::{
 use peak_alloc::PeakAlloc;
 use provider::{Clusters, announced};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::Instant,
+};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -556,5 +560,35 @@ fn a_hub_watch_holds_the_projections_of_its_objects_and_nothing_else() {
         println!("bytes for each projection, and for each object without one: {all:?}, {none:?}");
         assert!(all.0 == OBJECTS && all.1 < 1_000, "{all:?}");
         assert!(none.0 == 0 && none.1 < 50, "{none:?}");
+    });
+}
+
+/// A part of one byte takes fifty where parts are kept until the last one.
+#[test]
+#[cfg(unix)]
+fn an_answer_of_a_credential_service_in_parts_of_one_byte_takes_what_its_bytes_take() {
+    alone(async || {
+        tokio::time::resume();
+        let path = std::env::temp_dir().join(format!("mcr-memory-{}.sock", std::process::id()));
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let parts = b"1\r\n \r\n".repeat(100_000);
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            _ = stream.read(&mut [0; 4096]).await.unwrap();
+            let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            for bytes in [head.as_slice(), &parts, b"0\r\n\r\n"] {
+                stream.write_all(bytes).await.unwrap();
+            }
+        });
+        let service = plugin_at(&format!("unix://{}", path.display()), None).unwrap();
+        let source = ExecPlugin::new("login").service(service);
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
+        let error = source.credential(Refresh::First).await.unwrap_err();
+        let peak = MEMORY.peak_usage() - before;
+        std::fs::remove_file(&path).unwrap();
+        server.await.unwrap();
+        assert!(error.to_string().contains("answered with nothing"), "{error}");
+        assert!(peak < 2 << 20, "{peak} bytes");
     });
 }

@@ -8,7 +8,7 @@ use kube::{Client, Config, config::Kubeconfig};
 use mcr_access::{KubeconfigAccess, KubeconfigFile, contexts, reason};
 use mcr_client::{
     ObjectPath, explain_error,
-    internal::{is_login_error, kube_client, kube_config},
+    internal::{kube_client, kube_config},
 };
 
 use crate::request::Request;
@@ -138,10 +138,6 @@ fn text_of(error: &kube::Error) -> String {
         }
         kube::Error::SerdeError(_) => {
             "the hub's answer is not a Secret; check that the address is that of an API server".to_owned()
-        }
-        error if is_login_error(error) => {
-            "the credentials of the hub's kubeconfig can't be loaded; try them with kubectl auth whoami"
-                .to_owned()
         }
         error => explain_error(error),
     }

@@ -1,11 +1,12 @@
 //! The requests of a candidate to the API server.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, Error,
     api::{DynamicObject, PostParams},
+    client::AuthError,
 };
 use tokio::time::timeout;
 
@@ -76,8 +77,9 @@ impl Requests {
     }
 }
 
+/// The error in one line of at most 500 characters. It is shown to whoever may read the status of the candidate.
 fn text(verb: &str, error: &Error) -> String {
-    match error {
+    let text = match error {
         Error::Api(status) if status.code == 403 => format!(
             "{}. Grant the verbs get, create and update on leases in coordination.k8s.io",
             status.message
@@ -90,17 +92,63 @@ fn text(verb: &str, error: &Error) -> String {
         }
         Error::Api(status) => format!("{verb}: {} {}", status.code, status.message),
         error => {
-            // The outermost error of kube's client explains too little.
-            let mut text = format!("{verb}: {error}");
-            let mut source = std::error::Error::source(error);
-            while let Some(cause) = source {
-                let cause_text = cause.to_string();
-                if !text.contains(&cause_text) {
-                    text = format!("{text}: {cause_text}");
-                }
-                source = cause.source();
+            let first = error as &(dyn std::error::Error + 'static);
+            let causes = || iter::successors(Some(first), |error| error.source());
+            if causes().any(|cause| cause.is::<AuthError>()) {
+                // Its text quotes what a credential plugin wrote.
+                return format!(
+                    "{verb}: the credentials of the kubeconfig can't be loaded; try them with kubectl auth whoami"
+                );
             }
-            text
+            // The outermost error of kube's client explains too little.
+            causes().fold(verb.to_owned(), |text, cause| {
+                let cause = cause.to_string();
+                if text.contains(&cause) {
+                    text
+                } else {
+                    format!("{text}: {cause}")
+                }
+            })
         }
+    };
+    let is_plain = |letter: &char| {
+        !letter.is_control()
+            && !matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+    };
+    text.chars().filter(is_plain).take(500).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn an_error_shows_no_output_of_a_credential_plugin_and_is_one_line() {
+        let plugin = || AuthError::AuthExec("s3cret".to_owned());
+        for error in [Error::Auth(plugin()), Error::Service(plugin().into())] {
+            let shown = text("get", &error);
+            assert!(
+                shown.contains("kubectl auth whoami") && !shown.contains("s3cret"),
+                "{shown}"
+            );
+        }
+        let of_server = |code| {
+            Error::Api(
+                Status::failure(&"no\n\u{202e}".repeat(900), "")
+                    .with_code(code)
+                    .boxed(),
+            )
+        };
+        for code in [403, 404, 500] {
+            let shown = text("get", &of_server(code));
+            assert!(
+                shown.chars().count() <= 500 && !shown.contains(['\n', '\u{202e}']),
+                "{shown}"
+            );
+        }
+        let refused = Error::Service("connection refused".into());
+        assert_eq!(text("get", &refused), "get: ServiceError: connection refused");
     }
 }

@@ -103,6 +103,7 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::serde_json::{self, json};
+    use kube::client::AuthError;
     use mcr_core::BoxError;
 
     use super::*;
@@ -159,6 +160,21 @@ mod tests {
         ];
         for (error, text) in cases {
             assert_eq!(Failure::of(error.as_ref()).text, format!("{text}{described}"));
+        }
+    }
+
+    #[test]
+    fn a_failed_login_shows_no_output_of_a_plugin() {
+        let plugin = || AuthError::AuthExec("hunter2".to_owned());
+        let wrapped: [BoxError; 4] = [
+            plugin().into(),
+            kube::Error::Auth(plugin()).into(),
+            Box::new(Shown(kube::Error::Service(plugin().into()))),
+            Box::new(Wrapped(Box::new(kube::Error::Auth(plugin())))),
+        ];
+        for error in wrapped {
+            let text = Failure::of(error.as_ref()).text;
+            assert!(text.contains("whoami") && !text.contains("hunter2"), "{text}");
         }
     }
 

@@ -90,7 +90,7 @@ impl Connection {
                 count(&counts.failed);
                 (None, Some(error.reason.to_string()))
             }
-            Renewal::NoSource | Renewal::Silent(_) => (None, None),
+            Renewal::NoSource => (None, None),
         };
         // A source with an interval, such as a file that is read every minute, rarely has a newer credential.
         let pause = every.unwrap_or_else(|| self.refresh_backoff.pause());
@@ -111,8 +111,6 @@ pub(super) enum Renewal {
     TooSoon,
     /// A ready client has its own credentials.
     NoSource,
-    /// The API server does not answer.
-    Silent(ConnectError),
 }
 
 /// A new connection, with what the fleet learns about its cluster from the spec and the credential.

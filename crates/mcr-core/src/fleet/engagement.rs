@@ -147,6 +147,11 @@ impl<'a> Engagement<'a> {
                 // A connection that has answered is put to use first. A change of the spec is then a change of that connection.
                 outcome = outcome(&mut under_way), if !idle => Some(Err(outcome)),
                 changed = self.changes.changed(), if follows_spec => Some(Ok(match changed {
+                    // Otherwise a spec that changes all the time would hide that the cluster is silent.
+                    Ok(()) if self.life.state == State::Ready && self.probe_at() <= Instant::now() => {
+                        self.changes.mark_changed();
+                        Event::Doubted
+                    }
                     Ok(()) => self.take_change(),
                     Err(_) => Event::Ended(End::Stopped),
                 })),
@@ -302,8 +307,8 @@ impl<'a> Engagement<'a> {
             Action::Probe(not_before) => UnderWay::probe(fleet, transport, channel?, compares, not_before),
             Action::ProbeCredential => UnderWay::probe_credential(fleet, channel?),
             Action::Renew(why) => UnderWay::renew(fleet, transport, self.connection.as_ref()?, why, compares),
-            Action::Resolve => UnderWay::resolve(fleet, spec),
-            Action::TryCredentials => UnderWay::try_credentials(self.target()),
+            Action::Resolve => UnderWay::resolve(fleet, transport, channel?, spec),
+            Action::TryCredentials => UnderWay::try_credentials(self.target(), transport, channel?),
             _ => return None,
         })
     }

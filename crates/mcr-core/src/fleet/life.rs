@@ -80,7 +80,7 @@ pub(super) enum Event {
     Renewed,
     /// The source has answered, but has no newer credential. `problem`: it has failed.
     NotRenewed { why: Refresh, problem: Option<String> },
-    /// The cluster fell silent while its credential was renewed.
+    /// The cluster fell silent while something else was under way.
     FellSilent(ConnectError),
     /// The difference between the newest spec and the one in use, unless it can't be resolved.
     Resolved(Result<SpecChange, String>),

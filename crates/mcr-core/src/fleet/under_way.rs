@@ -43,6 +43,8 @@ pub(super) enum Outcome {
     Renewed(Refresh, Renewal),
     Resolved(Result<ResolvedSpec, String>),
     Swap(Result<NewConnection, ConnectError>),
+    /// The API server in use does not answer, and the rest was given up.
+    Silent(ConnectError),
 }
 
 /// A spec, and how to connect by it.
@@ -149,38 +151,54 @@ impl<'a> UnderWay<'a> {
         let too_soon = refused_until.is_some_and(|until| Instant::now() < until);
         let (access, channel) = (connection.access.clone(), connection.channel.clone());
         let in_use = connection.credential;
-        Self::new(false, async move {
-            let renewal = async {
-                let Some(access) = access.filter(|_| !too_soon) else {
-                    return if too_soon {
-                        Renewal::TooSoon
-                    } else {
-                        Renewal::NoSource
-                    };
+        let renewal = async move {
+            let Some(access) = access.filter(|_| !too_soon) else {
+                return if too_soon {
+                    Renewal::TooSoon
+                } else {
+                    Renewal::NoSource
                 };
-                let renewed = renew(&fleet.resources, &access, in_use, why, compares);
-                let (after, limit) = (fleet.probe_after(), fleet.settings().probe_timeout);
-                tokio::select! {
-                    renewed = renewed => match renewed {
-                        Ok((issued, channel)) => Renewal::Issued(issued, channel),
-                        Err(error) => Renewal::Failed(error),
-                    },
-                    // What keeps the source from answering may keep the API server from it, too.
-                    error = fell_silent(&transport, &channel, after, limit) => Renewal::Silent(error),
-                }
             };
-            Outcome::Renewed(why, renewal.await)
-        })
+            match renew(&fleet.resources, &access, in_use, why, compares).await {
+                Ok((issued, channel)) => Renewal::Issued(issued, channel),
+                Err(error) => Renewal::Failed(error),
+            }
+        };
+        let renewed = renewal.map(move |renewal| Outcome::Renewed(why, renewal));
+        Self::unless_silent(false, fleet, transport, channel, renewed)
     }
 
-    pub(super) fn resolve(fleet: &'a FleetContext, spec: Arc<Description>) -> Self {
-        Self::new(false, async move {
-            Outcome::Resolved(resolve_spec(fleet, &spec).await)
-        })
+    pub(super) fn resolve(
+        fleet: &'a FleetContext,
+        transport: Transport,
+        channel: Channel,
+        spec: Arc<Description>,
+    ) -> Self {
+        let resolved = async move { Outcome::Resolved(resolve_spec(fleet, &spec).await) };
+        Self::unless_silent(false, fleet, transport, channel, resolved)
     }
 
-    pub(super) fn try_credentials(target: Target<'a>) -> Self {
-        Self::new(true, async move { Outcome::Swap(try_credentials(&target).await) })
+    pub(super) fn try_credentials(target: Target<'a>, transport: Transport, channel: Channel) -> Self {
+        let fleet = target.fleet;
+        let tried = async move { Outcome::Swap(try_credentials(&target).await) };
+        Self::unless_silent(true, fleet, transport, channel, tried)
+    }
+
+    /// What keeps a source or a file system from answering may keep the API server from it, too.
+    fn unless_silent(
+        ends_with_spec: bool,
+        fleet: &'a FleetContext,
+        transport: Transport,
+        channel: Channel,
+        work: impl Future<Output = Outcome> + Send + 'a,
+    ) -> Self {
+        Self::new(ends_with_spec, async move {
+            let (after, limit) = (fleet.probe_after(), fleet.settings().probe_timeout);
+            tokio::select! {
+                outcome = work => outcome,
+                error = fell_silent(&transport, &channel, after, limit) => Outcome::Silent(error),
+            }
+        })
     }
 }
 

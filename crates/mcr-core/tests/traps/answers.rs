@@ -254,9 +254,21 @@ async fn a_bookmark_does_not_hide_that_a_server_hangs_from_requests_that_wait() 
     one.log.becomes(&["+a"]).await;
     for_millis(1000).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(one.cluster.client());
+    // One bookmark after the other, as of many watches, hides it for a while.
+    let before = server.probes();
+    let waits = tokio::time::timeout(Duration::from_secs(19), maps.get("hangs"));
+    let (answer, ()) = tokio::join!(waits, async {
+        for version in 11..19 {
+            assert_eq!(server.probes(), before, "{version}");
+            for_millis(2000).await;
+            server.send(MAPS, &bookmark(version)).await;
+        }
+    });
+    assert!(answer.is_err() && server.probes() == before + 1, "{answer:?}");
+
     let (before, started) = (server.probes(), Instant::now());
     let (answer, ()) = tokio::join!(maps.get("hangs"), async {
-        for version in [11, 12] {
+        for version in [21, 22] {
             for_millis(2000).await;
             server.send(MAPS, &bookmark(version)).await;
         }

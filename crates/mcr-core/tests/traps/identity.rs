@@ -163,28 +163,62 @@ impl CredentialSource for Source {
     }
 }
 
-/// The identity provider may be behind the same network.
+/// The identity provider may be behind the same network, at a renewal and when the description changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_cluster_is_unreachable_although_its_credential_source_hangs() {
+    for changes in [false, true] {
+        let server = Server::start(serves_one_map).await;
+        let second = std::time::Duration::from_secs(1);
+        let running = Running::start_with(|settings| {
+            (settings.probe_after, settings.probe_timeout) = (second, second);
+        });
+        let token = Arc::new(Mutex::new("t"));
+        let source = |number| spec(&server, None, Source(number, token.clone()), false);
+        running.clusters.add(source(1));
+        let cluster = eventually("it is engaged", || running.fleet.get("a").ok()).await;
+        ready(&cluster).await;
+        *token.lock().unwrap() = "hangs";
+        let _work;
+        if changes {
+            running.clusters.add(source(2));
+        } else {
+            server.refuse("t");
+            let client = cluster.client();
+            let asks = async move { client.request_text(get("/work")).await };
+            _work = AbortOnDropHandle::new(tokio::spawn(asks));
+        }
+        eventually("the source hangs", || *token.lock().unwrap() == "hanging").await;
+        server.fall_silent();
+        // Before the source is given up.
+        let found = tokio::time::timeout(second * 20, unreachable(&cluster, "no answer")).await;
+        assert!(found.is_ok(), "changes: {changes}");
+        running.stop().await;
+    }
+}
+
+/// Each change ends the attempt to use the one before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_cluster_is_unreachable_although_its_description_changes_all_the_time() {
     let server = Server::start(serves_one_map).await;
     let second = std::time::Duration::from_secs(1);
     let running =
         Running::start_with(|settings| (settings.probe_after, settings.probe_timeout) = (second, second));
-    let token = Arc::new(Mutex::new("t"));
-    running
-        .clusters
-        .add(spec(&server, None, Source(1, token.clone()), false));
+    let source = |number| spec(&server, None, Source(number, Arc::new(Mutex::new("t"))), false);
+    running.clusters.add(source(0));
     let cluster = eventually("it is engaged", || running.fleet.get("a").ok()).await;
     ready(&cluster).await;
-    *token.lock().unwrap() = "hangs";
-    server.refuse("t");
-    let client = cluster.client();
-    let _work = AbortOnDropHandle::new(tokio::spawn(
-        async move { client.request_text(get("/work")).await },
-    ));
-    eventually("the source hangs", || *token.lock().unwrap() == "hanging").await;
     server.fall_silent();
-    unreachable(&cluster, "no answer").await;
+    let changes = async {
+        for number in 1..=100 {
+            running.clusters.add(source(number));
+            for_millis(200).await;
+        }
+    };
+    let found = tokio::select! {
+        _ = unreachable(&cluster, "no answer") => true,
+        () = changes => false,
+    };
+    assert!(found, "{}", cluster.state());
     running.stop().await;
 }
 

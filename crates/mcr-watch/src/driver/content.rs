@@ -11,7 +11,7 @@ use std::{
 use async_compression::tokio::bufread::GzipDecoder;
 use bytes::Bytes;
 use futures::{
-    Stream, StreamExt, TryStreamExt,
+    Stream, StreamExt,
     stream::{self, BoxStream},
 };
 use http::{Response, header};
@@ -32,6 +32,10 @@ const MOST_GROWTH: u64 = 128;
 /// Content of this size may have grown as much as it wants.
 const ANY_GROWTH: u64 = 1 << 20;
 
+/// Content may have shrunk by so much. Each read unpacks about 1 MiB before that counts. More is made for it: parts that are empty cost
+/// this process much, and would come without an end.
+const MOST_SHRINKAGE: u64 = 4 << 20;
+
 /// The room that is made in a buffer that has none, and about what a decoder and what it has not unpacked yet take.
 const ROOM: usize = 64 << 10;
 const DECODER: usize = 112 << 10;
@@ -48,9 +52,10 @@ impl Content {
     /// The content of a response. `accepts_gzip`: whether the request did.
     pub(super) fn of(response: Response<ResponseBody>, accepts_gzip: bool) -> Self {
         let encoding = response.headers().get(header::CONTENT_ENCODING);
-        let is_gzip = encoding.is_some_and(|encoding| encoding.as_bytes().eq_ignore_ascii_case(b"gzip"));
+        // Of other names: `x-gzip` is the same, and anything else can't be unpacked, so the next list is asked for uncompressed.
+        let is_packed = encoding.is_some_and(|encoding| encoding != "identity");
         let body = response.into_body();
-        if !accepts_gzip || !is_gzip {
+        if !accepts_gzip || !is_packed {
             return Self::Plain(body);
         }
         Self::Gzip(Box::new(Gzip::new(body.into_data_stream())))
@@ -90,22 +95,32 @@ pub(super) struct Gzip {
     packed: Packed,
     /// None before the first piece: it is large, and thousands of bodies may wait for their first bytes.
     decoder: Option<GzipDecoder<Packed>>,
-    arrived: Arc<AtomicU64>,
-    unpacked: u64,
+    counted: Arc<Counted>,
+}
+
+#[derive(Default)]
+struct Counted {
+    arrived: AtomicU64,
+    unpacked: AtomicU64,
 }
 
 impl Gzip {
     fn new(pieces: impl Stream<Item = Result<Bytes, TransportError>> + Send + 'static) -> Self {
-        let arrived = Arc::<AtomicU64>::default();
-        let counted = arrived.clone();
-        let packed = pieces
-            .inspect_ok(move |piece| _ = counted.fetch_add(piece.len() as u64, Ordering::Relaxed))
-            .map_err(io::Error::other);
+        let counted = Arc::<Counted>::default();
+        let sizes = counted.clone();
+        let packed = pieces.map(move |piece| {
+            let piece = piece.map_err(io::Error::other)?;
+            let size = piece.len() as u64;
+            let arrived = sizes.arrived.fetch_add(size, Ordering::Relaxed) + size;
+            if arrived > sizes.unpacked.load(Ordering::Relaxed) + MOST_SHRINKAGE {
+                return Err(io::Error::other("it has next to nothing in it"));
+            }
+            Ok(piece)
+        });
         Self {
             packed: StreamReader::new(packed.boxed()),
             decoder: None,
-            arrived,
-            unpacked: 0,
+            counted,
         }
     }
 
@@ -125,8 +140,9 @@ impl Gzip {
         // Otherwise content that grows much would hold up the other clusters of this thread.
         consume_budget().await;
         let read = decoder.read_buf(buffer).await.map_err(not_unpacked)?;
-        self.unpacked += read as u64;
-        if self.unpacked > ANY_GROWTH && self.unpacked / MOST_GROWTH > self.arrived.load(Ordering::Relaxed) {
+        let Counted { arrived, unpacked } = &*self.counted;
+        let so_far = unpacked.fetch_add(read as u64, Ordering::Relaxed) + read as u64;
+        if so_far > ANY_GROWTH && so_far / MOST_GROWTH > arrived.load(Ordering::Relaxed) {
             return Err(unusable("grows more than 128 times when it is unpacked"));
         }
         Ok(read == 0)

@@ -18,7 +18,14 @@ fn packed(text: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 fn answer(status: u16, bytes: impl AsRef<[u8]>) -> Answer {
-    let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
+    encoded("gzip", status, bytes)
+}
+
+fn encoded(encoding: &str, status: u16, bytes: impl AsRef<[u8]>) -> Answer {
+    let headers = [
+        ("content-type", "application/json"),
+        ("content-encoding", encoding),
+    ];
     Answer::with_headers(status, &headers, bytes)
 }
 
@@ -58,17 +65,21 @@ async fn after_a_list_that_can_not_be_unpacked_the_others_are_not_compressed() {
     let bomb = packed([br#"{"items":["#.to_vec(), vec![b' '; 32 * MIB]].concat());
     let letters = list_object(10, (0..3).map(|i| large_map(&i.to_string(), 1, MIB)));
     let cut_off = packed(r#"{"items":["#);
-    for (bad, problem) in [
-        (good[..good.len() - 3].to_vec(), "can't be unpacked"),
-        (damaged, "can't be unpacked"),
-        (b"{\"items\": []}".to_vec(), "can't be unpacked"),
-        (bomb, "grows more than 128 times"),
-        (packed(letters.to_string()), "grows more than 128 times"),
-        (cut_off, "ends in the middle"),
+    // The name of a file, without an end.
+    let empty = [&[0x1f, 0x8b, 8, 8, 0, 0, 0, 0, 0, 3][..], &vec![b'n'; 5 * MIB]].concat();
+    for (encoding, bad, problem) in [
+        ("gzip", good[..good.len() - 3].to_vec(), "can't be unpacked"),
+        ("gzip", damaged, "can't be unpacked"),
+        ("gzip", b"{\"items\": []}".to_vec(), "can't be unpacked"),
+        ("deflate", b"x\x9c".to_vec(), "can't be unpacked"),
+        ("gzip", empty, "next to nothing in it"),
+        ("gzip", bomb, "grows more than 128 times"),
+        ("gzip", packed(letters.to_string()), "grows more than 128 times"),
+        ("gzip", cut_off, "ends in the middle"),
     ] {
         let server = Server::in_memory(move |asked| {
             match (asked.is_watch(), asked.header("accept-encoding"), asked.nth) {
-                (false, Some("gzip"), _) => answer(200, &bad),
+                (false, Some("gzip"), _) => encoded(encoding, 200, &bad),
                 (false, ..) => list(20, [map("b", 2)]),
                 (true, _, 0) => too_old(),
                 (true, ..) => quiet(),

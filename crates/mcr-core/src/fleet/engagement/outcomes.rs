@@ -75,6 +75,10 @@ impl Engagement<'_> {
                 count(&self.fleet.counts().failed);
                 Event::NotSwapped(why)
             }
+            Outcome::Silent(why) => {
+                self.cluster.transport().refresh_done();
+                Event::FellSilent(why)
+            }
         };
         (event, None)
     }
@@ -134,7 +138,6 @@ impl Engagement<'_> {
             });
         }
         let event = match (renewal, &mut self.connection) {
-            (Renewal::Silent(error), _) => Event::FellSilent(error),
             (_, None) => Event::FellSilent(ConnectError::new("the connection was closed")),
             (Renewal::Issued(_, Some((_, Some(is)))), _) if known.is_some_and(|known| *known != is) => {
                 tracing::warn!(cluster = %self.cluster.name(), was = known.map(|uid| &**uid), %is, "another cluster answers the renewed credential");
