@@ -15,6 +15,7 @@ use mcr_core::{
         Called, ComputedKubeconfigs, Decide, Decoded, Inventory, Judge, KubeconfigOf, KubeconfigProblem,
         Notice, Outcome, Refused, Request, Requests, Ticket, Verdict, fetch_secret,
     },
+    reason,
 };
 use tokio::{
     task::spawn_blocking,
@@ -204,10 +205,16 @@ impl Decisions {
         let Some(name) = self.config.hub.cluster_name(key) else {
             return;
         };
+        let before = self.inventory.get(key).and_then(|entry| entry.facts()).cloned();
         if self.inventory.applied(key, name, facts) {
             self.forget(key);
         }
         if let Some(facts) = self.inventory.get(key).and_then(|entry| entry.facts()) {
+            if let (Some(computed), Some(before)) = (&mut self.computed, before)
+                && before.description != facts.description
+            {
+                computed.outdate(key);
+            }
             let (source, waits) = (facts.secret(key), facts.waits.is_some());
             let member = self.members.entry(key.clone()).or_default();
             member.ready |= !waits || self.inventory.memory().is_engaged(key);
@@ -311,7 +318,7 @@ impl Decisions {
             return facts.waits.clone().map(Verdict::Waiting);
         }
         let broken = |why: &Arc<str>| Verdict::Broken {
-            object: format!("Secret {secret}, key {secret_key:?}"),
+            object: reason(&format!("Secret {secret}, key {secret_key:?}")),
             why: why.clone(),
         };
         match content.map(|content| &content.kubeconfig) {
@@ -323,18 +330,20 @@ impl Decisions {
             None => {}
         }
         if !named {
-            let why =
-                format!("Secret {secret}: this can't be the name of a Secret; correct `kubeconfig_secret`");
+            let why = "this can't be the name of a Secret; correct `kubeconfig_secret`";
             return Some(broken(&why.into()));
         }
         let why = if of_another {
             format!("Secret {secret} belongs to another Cluster of this name; it waits for its own")
         } else {
-            let (name, namespace) = (&secret.name, secret.namespace.as_deref().unwrap_or_default());
+            let (name, namespace) = (
+                reason(&secret.name),
+                secret.namespace.as_deref().unwrap_or_default(),
+            );
             format!("no Secret {name} with the label {CLUSTER_NAME_LABEL} in namespace {namespace}")
         };
         if engaged {
-            let (object, why) = (format!("Secret {secret}"), why.into());
+            let (object, why) = (reason(&format!("Secret {secret}")), why.into());
             return Some(Verdict::Broken { object, why });
         }
         let why = format!("the control plane is initialized, but its kubeconfig is missing: {why}");
@@ -409,7 +418,10 @@ impl Decisions {
                     ),
                     _ => refused.why,
                 };
-                let why = format!("Secret {secret} can't be read in the hub: {why}");
+                let why = format!(
+                    "{} can't be read in the hub: {why}",
+                    reason(&format!("Secret {secret}"))
+                );
                 member.failed = Some(KubeconfigProblem::new(why));
             }
         }

@@ -263,6 +263,11 @@ impl Decisions {
             self.call_no_more(key);
         }
         let after = self.facts(key);
+        if let (Some(computed), Some(before), Some(after)) = (&mut self.computed, &before, &after)
+            && before.description != after.description
+        {
+            computed.outdate(key);
+        }
         let is_invalid = |facts: &Option<Arc<Facts>>| {
             let facts = facts.as_ref();
             facts.is_some_and(|facts| facts.member_id.as_deref() == Some(""))

@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use kube::error::DiscoveryError;
 use mcr_access::BoxError;
 use mcr_client::internal::{
     Backoff, jitter,
@@ -18,7 +17,7 @@ use super::{
     events::{FleetEvent, FleetEvents},
     state::ClusterState,
 };
-use crate::causes::text_of_causes;
+use crate::{causes::text_of_causes, hub};
 
 /// How many checks run at once that did not fail the last time, and how many others: those that fail, perhaps since they hang, keep
 /// only each other waiting.
@@ -134,11 +133,7 @@ async fn serves(cluster: &Cluster, crd: &str) -> Result<(), BoxError> {
     let Some((plural, group)) = crd.split_once('.') else {
         return Err(format!("{crd:?} is no name of a CRD: write <plural>.<group>").into());
     };
-    let kinds = match kube::discovery::group(&cluster.client(), group).await {
-        Err(kube::Error::Discovery(DiscoveryError::MissingApiGroup(_))) => Vec::new(),
-        found => found?.resources_by_stability(),
-    };
-    let served = kinds.iter().any(|(kind, _)| kind.plural == plural);
+    let served = hub::serves(&cluster.client(), group, plural).await?;
     let missing = || format!("the cluster does not serve {crd}: its CRD is missing, or not established");
     if served { Ok(()) } else { Err(missing().into()) }
 }

@@ -197,10 +197,10 @@ impl<K> KubeconfigOf<K> {
             async move {
                 let key = &*secret.key;
                 match kubeconfig_in_secret(&client, &at, key).await {
-                    Ok(Some(text)) => Ok((text, format!("Secret {at}, key {key:?}: "))),
+                    Ok(Some(text)) => Ok((text, reason(&format!("Secret {at}, key {key:?}:")) + " ")),
                     Ok(None) => {
                         let why = format!("there is no Secret {at}, which has it under the key {key:?}");
-                        Err(Nothing::absent(why))
+                        Err(Nothing::absent(reason(&why)))
                     }
                     Err(error) => {
                         let mut nothing = Nothing::after(&error);
@@ -239,6 +239,8 @@ struct Known<K> {
     object: Arc<K>,
     /// Whether the object has changed since the last call.
     changed: bool,
+    /// Whether it has described another cluster at the last call.
+    outdated: bool,
     /// A change causes no call before this time.
     not_before: Option<Instant>,
     /// Whether the server has refused the last request, and so chooses the time of the next one.
@@ -279,6 +281,7 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
         let known = self.known.entry(key.clone()).or_insert_with(|| Known {
             object: object.clone(),
             changed: true,
+            outdated: false,
             not_before: None,
             refused: false,
             answer: None,
@@ -316,6 +319,15 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
         }
     }
 
+    /// The labels or properties of the object have changed. What the function has given, or gives in a call that runs, is not used:
+    /// with it, a controller would take the cluster for the one that the object describes now.
+    pub fn outdate(&mut self, key: &ObjectKey) {
+        if let Some(known) = self.known.get_mut(key) {
+            known.outdated = true;
+            known.answer.take_if(|answer| answer.is_ok());
+        }
+    }
+
     /// Forgets an object that is gone.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.requests.cancel(key);
@@ -337,7 +349,7 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
             let Some(known) = self.known.get_mut(&key) else {
                 continue;
             };
-            (known.not_before, known.changed) = (Some(now + LEAST), false);
+            (known.not_before, known.changed, known.outdated) = (Some(now + LEAST), false, false);
             self.quick.insert(ticket, now);
             let KubeconfigOf {
                 function, one_cause, ..
@@ -385,7 +397,10 @@ impl<K: Send + Sync + 'static> ComputedKubeconfigs<K> {
                 self.requests.plan(&key, now + LEAST);
             }
         }
-        known.answer = Some(answer);
+        known.answer = Some(match answer {
+            Ok(_) if known.outdated => Err(Nothing::absent("it has other labels or properties since")),
+            answer => answer,
+        });
         Some(key)
     }
 

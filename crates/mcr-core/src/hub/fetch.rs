@@ -5,12 +5,12 @@ use std::{error::Error, fmt, time::Duration};
 use http::{Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{Client, client::Body, core::ApiResource};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use mcr_access::BoxError;
 use mcr_client::{ObjectPath, explain_error};
-use mcr_store::ObjectKey;
+use mcr_store::{ObjectKey, describe};
 
 /// A Secret has 1 MiB of data at most, which is base64 in JSON, and its metadata.
 const LARGEST_BODY: usize = 3 << 20;
@@ -112,6 +112,47 @@ pub struct Versions {
     pub missing: &'static str,
 }
 
+/// Whether a server, which is not trusted, serves a kind in any version.
+pub(crate) async fn serves(client: &Client, group: &str, plural: &str) -> Result<bool, BoxError> {
+    let all: Groups = read(client, "/apis").await?;
+    let of_name = all.groups.into_iter().filter(|known| known.name == group);
+    for Version { version } in of_name.flat_map(|known| known.versions) {
+        // The server chooses it.
+        let is_version = version.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let path = format!("/apis/{group}/{version}");
+        if is_version && read::<Resources>(client, &path).await?.has(plural) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn read<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, BoxError> {
+    let answer = fetch(client, Request::get(path).body(Body::empty())?).await;
+    let answer = answer.map_err(|refused| match refused.status {
+        Some(status) => format!("GET {path}: {status}"),
+        None => format!("GET {path}: {}", refused.why),
+    })?;
+    serde_json::from_slice(&answer).map_err(|error| format!("GET {path}: {}", describe(&error)).into())
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    name: String,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+}
+
 #[derive(Deserialize)]
 struct Resources {
     #[serde(default)]
@@ -121,6 +162,12 @@ struct Resources {
 #[derive(Deserialize)]
 struct Resource {
     name: String,
+}
+
+impl Resources {
+    fn has(&self, plural: &str) -> bool {
+        self.resources.iter().any(|resource| resource.name == plural)
+    }
 }
 
 impl Versions {
@@ -216,6 +263,6 @@ impl Versions {
         let list: Resources = serde_json::from_str(&answer).map_err(|_| {
             format!("the answer of the hub to GET {path} is no list of resources; check its address")
         })?;
-        Ok(list.resources.iter().any(|resource| resource.name == self.plural))
+        Ok(list.has(self.plural))
     }
 }

@@ -123,6 +123,7 @@ pub use description::{
     Closure, Decoded, Described, Description, Pairs, decoded, is_wanted, pairs, selection_in_words,
 };
 pub use discovery::{Decide, Outcome, Running, discovery};
+pub(crate) use fetch::serves;
 pub use fetch::{Refused, Versions, fetch, fetch_secret};
 pub use inventory::{Entry, Inventory, Memory, Verdict};
 pub use kubeconfig::{Judge, Kubeconfig, NoKubeconfig, SecretContent};

@@ -187,6 +187,34 @@ async fn a_change_during_a_call_that_fails_is_not_left_to_the_pause_after_failur
     assert_eq!(calls.load(SeqCst), before + 2);
 }
 
+/// With it, a controller would take the cluster for the one that the object describes now.
+#[tokio::test(start_paused = true)]
+async fn what_is_given_for_other_labels_is_not_used() {
+    let slow = KubeconfigOf::new(HOUR, |_| async {
+        tokio::time::sleep(seconds(5)).await;
+        Ok(Some(KUBECONFIG.into()))
+    });
+    let mut world = World::new(slow);
+    let (key, began) = (ObjectKey::namespaced("fleet", "a"), Instant::now());
+    world.apply("a");
+    world.run(began + seconds(2), &[]).await;
+    world.computed.outdate(&key);
+    world.apply("a");
+    world.run(began + Duration::from_millis(5_500), &[]).await;
+    let verdict = world.verdict("a");
+    assert!(
+        matches!(verdict, Some(Verdict::Waiting(_))),
+        "the discovery does not wait: {verdict:?}"
+    );
+    world.run(began + seconds(12), &[]).await;
+    assert!(matches!(world.verdict("a"), Some(Verdict::Good(_))));
+    world.computed.outdate(&key);
+    world.apply("a");
+    assert!(world.verdict("a").is_none());
+    world.run(began + seconds(18), &[]).await;
+    assert!(matches!(world.verdict("a"), Some(Verdict::Good(_))));
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_time_between_calls_is_a_time() {
     let mut world = World::new(KubeconfigOf::new(Duration::MAX, |_| async {

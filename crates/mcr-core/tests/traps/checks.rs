@@ -8,7 +8,7 @@ use std::{
 
 use kube::core::Status;
 use mcr_core::{Cluster, ClusterSpec, ReadyCheck};
-use mcr_doubles::scripted::Server;
+use mcr_doubles::scripted::{Answer, Server};
 use mcr_testkit::log::Log;
 use tokio::time::Instant;
 use tracing::Level;
@@ -81,5 +81,31 @@ async fn the_log_warns_of_a_check_only_where_it_has_passed() {
     for cluster in running.fleet.snapshot().clusters {
         assert_eq!(&*cluster.warnings[0], warning);
     }
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_cluster_answers_to_the_check_for_crds_is_bounded_and_in_no_log() {
+    let log = Log::of_this_thread(Level::DEBUG);
+    let check = ReadyCheck::crds_established(["widgets.example.com"]);
+    let running = Running::with_builder(|fleet| fleet.settings(short_pauses).ready_check("crds", check));
+    let long = vec![r#"{"name": "sesame"}"#; 200_000].join(", ");
+    let too_long = (
+        "a",
+        format!(r#"{{"groups": [{long}]}}"#),
+        "GET /apis: the answer is larger than 3 MiB",
+    );
+    let of_another_shape = (
+        "b",
+        r#"{"groups": "sesame"}"#.to_owned(),
+        "GET /apis: valid JSON of another shape",
+    );
+    for (at, (cluster, body, why)) in [too_long, of_another_shape].into_iter().enumerate() {
+        let server = Server::in_memory(move |_| Answer::new(200, "application/json", &body));
+        running.join_by(cluster, server.access()).await;
+        let warning = || running.fleet.snapshot().clusters[at].warnings.join(", ");
+        eventually(why, || warning().contains(why)).await;
+    }
+    assert!(log.lines_with("sesame").is_empty());
     running.stop().await;
 }

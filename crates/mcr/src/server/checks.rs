@@ -95,10 +95,10 @@ impl Check {
     }
 
     async fn error(&self) -> Option<String> {
-        let run = AssertUnwindSafe(async { (self.run)().await }).catch_unwind();
-        match timeout(CHECK_WITHIN, run).await {
-            Ok(Ok(Ok(()))) => None,
-            Ok(Ok(Err(error))) => Some(reason(&error.to_string())),
+        // The text of the error is code of users too.
+        let run = async { (self.run)().await.map_err(|error| reason(&error.to_string())) };
+        match timeout(CHECK_WITHIN, AssertUnwindSafe(run).catch_unwind()).await {
+            Ok(Ok(ended)) => ended.err(),
             Ok(Err(_)) => Some("the check panicked".to_owned()),
             Err(_) => Some(format!("no answer within {} s", CHECK_WITHIN.as_secs())),
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::support::{
-    ApiAccess, Dropped, Seen, World,
+    ApiAccess, Dropped, Scripted, Seen, Unshown, World,
     maps::{Fallible, keys, maps, record},
     name, sleep, until_true,
 };
@@ -19,7 +19,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{ResourceExt, api::ListParams};
 use mcr::{
     BoxError, BuildError, Cluster, ClusterSelector, Controller, Fleet, FleetBuilder, FleetEvent, HUB,
-    ObjectKey, ReadyCheck, Request, RequestKey, WatchOptions, Watched, core::Change,
+    ObjectKey, ReadyCheck, Request, RequestKey, WatchOptions, Watched,
+    core::{BrokenCluster, Change},
 };
 use mcr_testkit::sim::SimCluster;
 use serde_json::{Value, json};
@@ -30,6 +31,12 @@ const TEST: &[(&str, &str)] = &[("env", "test")];
 
 fn prod() -> ClusterSelector {
     ClusterSelector::label("env", "prod")
+}
+
+/// With a provider that has announced all its clusters. Further ones join later.
+fn discovered(world: World) -> World {
+    world.announce(Change::Synced);
+    world
 }
 
 /// Records the clusters that the controller cleans up.
@@ -88,7 +95,7 @@ async fn a_copy_goes_when_its_cluster_loses_the_label_also_while_the_program_is_
     hub.create(map("marked", json!({COPY: "yes"}))).unwrap();
     let accesses = [&hub, &eu, &us].map(|server| ApiAccess::from(server.client()));
     let start = |eu_is, us_is| {
-        let mut world = World::new();
+        let mut world = discovered(World::new());
         for (at, name, labels) in [(0, HUB, &[][..]), (1, "eu", eu_is), (2, "us", us_is)] {
             world.add(name, &accesses[at], labels);
         }
@@ -120,7 +127,7 @@ async fn a_copy_goes_when_its_cluster_loses_the_label_also_while_the_program_is_
 
 #[tokio::test(start_paused = true)]
 async fn a_clean_up_waits_for_running_reconciles_and_is_repeated_until_it_succeeds() {
-    let (mut world, a) = (World::new(), ApiAccess::default());
+    let (mut world, a) = (discovered(World::new()), ApiAccess::default());
     a.put_map("ns/x", "1");
     world.add("a", &a, PROD);
     let seen: Seen<String> = Seen::default();
@@ -131,7 +138,7 @@ async fn a_clean_up_waits_for_running_reconciles_and_is_repeated_until_it_succee
             lines.push(format!("clean {}", cluster.name()));
             match lines.len() {
                 2 => Err("refused".into()),
-                3 => panic!("at once"),
+                3 => Err(Unshown.into()),
                 4 => pending().await,
                 7 => {
                     let _dropped = Dropped(Arc::new(lines));
@@ -171,7 +178,7 @@ async fn a_clean_up_waits_for_running_reconciles_and_is_repeated_until_it_succee
 
 #[tokio::test(start_paused = true)]
 async fn a_label_that_is_missing_for_a_moment_or_in_most_clusters_deletes_nothing() {
-    let mut world = World::new();
+    let mut world = discovered(World::new());
     let (controller, cleaned) = cleans(maps().clusters(prod()));
     let apis = ["a", "b", "c", "d", "e"].map(|cluster| (cluster, ApiAccess::default()));
     let label = |world: &World, clusters: &str, labels| {
@@ -211,7 +218,7 @@ async fn a_label_that_is_missing_for_a_moment_or_in_most_clusters_deletes_nothin
 
 #[tokio::test(start_paused = true)]
 async fn a_function_and_a_missing_property_are_no_reasons_to_delete_and_a_gating_watch_is_waited_for() {
-    let (mut world, api) = (World::new(), ApiAccess::default());
+    let (mut world, api) = (discovered(World::new()), ApiAccess::default());
     let tier = &[("env", "tier")];
     let with_tier = api.spec("tier").label("env", "tier").property("tier", "1");
     world.announce(Change::Upsert(with_tier));
@@ -244,10 +251,10 @@ async fn a_function_and_a_missing_property_are_no_reasons_to_delete_and_a_gating
 #[tokio::test(start_paused = true)]
 async fn a_cluster_is_left_alone_while_another_name_of_it_is_selected_or_it_may_be_the_hub() {
     for allow in [false, true] {
-        let mut world = World::with_settings(|settings| settings.allow_duplicates = allow);
+        let mut world = discovered(World::with_settings(|settings| settings.allow_duplicates = allow));
         let [shared, hub, own, other] = [(); 4].map(|()| ApiAccess::default());
-        hub.down(true);
-        world.add(HUB, &hub, &[]);
+        let broken = BrokenCluster::new(name(HUB), "file", "cut short");
+        world.announce(Change::Broken(broken));
         world.add("one", &shared, TEST);
         let one = world.cluster("one").await;
         until_true(|| one.state().is_ready()).await;
@@ -258,7 +265,16 @@ async fn a_cluster_is_left_alone_while_another_name_of_it_is_selected_or_it_may_
         world.run_with(controller, keys);
         sleep(600_000).await;
         assert_eq!(cleaned.len(), 0, "a cluster may be the hub");
+        hub.down(true);
+        world.add(HUB, &hub, &[]);
+        sleep(600_000).await;
+        assert_eq!(cleaned.len(), 0, "a cluster may be the hub");
+        let (late, provider) = Scripted::new();
+        world.fleet.add_provider(provider);
         hub.down(false);
+        sleep(600_000).await;
+        assert_eq!(cleaned.len(), 0, "another provider may have other names");
+        late.send(Ok(Change::Synced)).unwrap();
         sleep(600_000).await;
         assert_eq!(cleaned.all(), ["own"]);
         world.remove("two");
@@ -269,7 +285,7 @@ async fn a_cluster_is_left_alone_while_another_name_of_it_is_selected_or_it_may_
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_all_clusters_leads_to_no_request_where_the_controller_cleans_up() {
-    let (mut world, a) = (World::new(), ApiAccess::default());
+    let (mut world, a) = (discovered(World::new()), ApiAccess::default());
     world.add("a", &a, PROD);
     let hub = world.join(HUB);
     let same = |secret: Watched<Secret>| ObjectKey::of(&*secret.object);
@@ -310,7 +326,7 @@ async fn a_watch_of_all_clusters_leads_to_no_request_where_the_controller_cleans
 /// In real time, because the clean-up holds its thread: only so it does not end at once when it is dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_cluster_that_is_selected_again_is_not_reconciled_before_its_clean_up_has_ended() {
-    let (mut world, a) = (World::new(), ApiAccess::default());
+    let (mut world, a) = (discovered(World::new()), ApiAccess::default());
     a.put_map("ns/x", "1");
     world.add("a", &a, PROD);
     let (seen, (go_on, goes_on)) = (Seen::<String>::default(), mpsc::channel());
@@ -354,7 +370,7 @@ async fn a_cluster_that_is_selected_again_is_not_reconciled_before_its_clean_up_
 
 #[tokio::test(start_paused = true)]
 async fn clean_ups_that_hang_keep_no_other_cluster_waiting() {
-    let mut world = World::new();
+    let mut world = discovered(World::new());
     let api = ApiAccess::default();
     world.add("prod", &api, PROD);
     let hangs: Vec<ApiAccess> = (0..40).map(|at| world.join(&format!("hangs-{at}"))).collect();
@@ -413,7 +429,7 @@ async fn a_controller_works_where_a_check_passes_and_a_check_that_fails_hurts_no
             .ready_check("widgets", crds)
             .ready_check("moody", moody.every(Duration::from_secs(60)))
     };
-    let mut world = World::with_builder(checks);
+    let mut world = discovered(World::with_builder(checks));
     let servers = ["hangs", "panics", "well"].map(|cluster| {
         let server = SimCluster::new();
         server.create(map("x", json!({}))).unwrap();

@@ -360,7 +360,7 @@ async fn a_leader_task_runs_in_each_term_and_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_standby_cleans_up_nothing_before_it_leads() {
+async fn a_replica_cleans_up_in_each_of_its_terms_and_not_before() {
     let cluster = SimCluster::new();
     cluster.create(lease("other")).or_fail();
     let (led, everywhere) = (Seen::<String>::default(), Seen::<String>::default());
@@ -389,5 +389,12 @@ async fn a_standby_cleans_up_nothing_before_it_leads() {
     assert_eq!(led.len(), 0);
     set_holder(&cluster, "");
     until(&led, "cleaned").await;
+    // Another replica leads for a while, and may write where its selector is another one.
+    set_holder(&cluster, "rival");
+    let leads = || process.leadership.is_held();
+    eventually(PATIENCE, "the term ends", || !leads()).await;
+    set_holder(&cluster, "");
+    eventually(PATIENCE, "it cleans up again", || led.len() == 2).await;
+    assert_eq!(everywhere.len(), 1);
     process.running.stop().await.or_fail();
 }

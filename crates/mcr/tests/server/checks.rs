@@ -28,7 +28,10 @@ use tokio::{
 };
 use tracing::Level;
 
-use crate::harness::{PATIENCE, Served, ask, ask_with, serve_options, until_answer};
+use crate::{
+    harness::{PATIENCE, Served, ask, ask_with, serve_options, until_answer},
+    support::Unshown,
+};
 
 #[tokio::test]
 async fn a_check_that_fails_is_named_and_a_probe_runs_it_once_a_second_at_most() {
@@ -76,7 +79,7 @@ async fn a_check_that_hangs_or_panics_fails() {
     let served = serve_options(|options| {
         options
             .healthz_check("hangs", pending)
-            .readyz_check("panics", async || panic!("a fault"))
+            .readyz_check("panics", async || Err(Unshown.into()))
     });
     served.announce(Change::Synced);
     let panics = until_answer(&served, |answer| answer.body.contains("panics")).await;

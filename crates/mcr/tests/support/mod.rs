@@ -488,6 +488,18 @@ impl<T: Clone + PartialEq + std::fmt::Debug> Seen<T> {
     }
 }
 
+/// An error whose text panics.
+#[derive(Debug)]
+pub struct Unshown;
+
+impl std::error::Error for Unshown {}
+
+impl std::fmt::Display for Unshown {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("the text of an error")
+    }
+}
+
 /// Records its drop.
 pub struct Dropped(pub Arc<Seen<String>>);
 

@@ -290,7 +290,8 @@ impl<K> Controller<K> {
     /// what the controller wrote there stays: its reconciler gets no more requests of that cluster.
     ///
     /// `clean_up` is called once for each cluster that is not selected, also after each start of the program, because a cluster may
-    /// have ceased to be selected while the program did not run. So it must find what it deletes, best by a label that only objects of
+    /// have ceased to be selected while the program did not run, and in each term as leader, because another replica may have worked
+    /// there. So it must find what it deletes, best by a label that only objects of
     /// the controller carry. Two deployments of one program with different selectors need different labels, since each of them cleans
     /// up where the other works. A 404 of the kind is success: the cluster does not serve it.
     ///
@@ -303,7 +304,8 @@ impl<K> Controller<K> {
     /// - The selector has not failed: if the fleet has two clusters or more beside the hub, one of them is selected. And while two or
     ///   more have ceased to be selected and their clean-up has not begun, they are not more than those that are still selected.
     ///   Otherwise the log has one warning. If so many are meant to be cleaned up, restart the program.
-    /// - No other name of the cluster may be selected, and the hub is Ready if the fleet has one, because it may be another name. Where
+    /// - No other name of the cluster may be selected, and the hub is Ready if the fleet has one, because it may be another name. All
+    ///   providers have announced their clusters once, because one may have another name. Where
     ///   the UID of `kube-system` can't be read, two names are two clusters: give them the same labels.
     /// - The [gating watches](WatchOptions::gates_all) have listed.
     ///

@@ -14,7 +14,7 @@ use std::{
 
 use futures::FutureExt;
 use mcr_core::{
-    Cluster, ClusterName, ClusterState, DISPLAY_NAME, HUB,
+    Cluster, ClusterName, ClusterNotFound, ClusterState, DISPLAY_NAME, HUB,
     internal::{Permit, jitter},
 };
 use parking_lot::Mutex;
@@ -119,6 +119,17 @@ impl CleanUps {
     /// Whether an aborted clean-up of the cluster may still run.
     pub(super) fn is_ending(&self, name: &ClusterName) -> bool {
         self.ending.contains_key(name)
+    }
+
+    /// Cleans up again where it has been done: another replica, perhaps with another selector, may have led since.
+    pub(super) fn repeat(&mut self) {
+        self.begun.retain(|_, task| !task.is_finished());
+        let engine = self.work.engine.clone();
+        for cluster in engine.fleet.clusters() {
+            if !self.begun.contains_key(cluster.name()) && engine.core.excludes(&cluster) {
+                self.begin(cluster, None);
+            }
+        }
     }
 
     fn begin(&mut self, cluster: Cluster, was: Option<Arc<Member>>) {
@@ -226,11 +237,15 @@ impl Work {
             return None;
         }
         let limit = self.limit();
-        let call = async { (self.call)(cluster.clone(), self.engine.fleet.clone()).await };
+        let call = async {
+            let ended = (self.call)(cluster.clone(), self.engine.fleet.clone()).await;
+            // The text of the error is code of users too.
+            ended.map_err(|error| Failure::of(error.as_ref()).text)
+        };
         let call = AssertUnwindSafe(in_term(term, || (), timeout(limit, call))).catch_unwind();
         Some(match permit.hold_at_most(HOLD, call).await {
             Ok(Err(_)) => return None,
-            Ok(Ok(Ok(ended))) => ended.map_err(|error| Failure::of(error.as_ref()).text),
+            Ok(Ok(Ok(ended))) => ended,
             Ok(Ok(Err(_))) => Err(format!("it did not end within {} s", limit.as_secs_f32())),
             Err(panic) => Err(format!("it panicked: {}", panic_text(&*panic))),
         })
@@ -240,6 +255,11 @@ impl Work {
         let (core, fleet) = (&self.engine.core, &self.engine.fleet);
         if !cluster.state().is_ready() {
             return Some("the cluster is not Ready");
+        }
+        if !fleet.is_discovered() {
+            return Some(
+                "a provider that has not announced its clusters may have the hub, or the cluster under another name",
+            );
         }
         // It may be selected again before the follower has noticed.
         if !core.excludes(cluster) {
@@ -251,7 +271,9 @@ impl Work {
         if !core.gating.is_open() {
             return Some("a gating watch has not listed");
         }
-        if fleet.get(HUB).is_ok_and(|hub| !hub.state().is_ready()) {
+        // With a hint, there is a hub whose description can't be used.
+        let has_hub = |none: ClusterNotFound| none.hint.is_some();
+        if fleet.get(HUB).map_or_else(has_hub, |hub| !hub.state().is_ready()) {
             return Some("the hub is not Ready, and may be another name of the cluster");
         }
         let mut others = cluster.other_names().into_iter();

@@ -373,6 +373,10 @@ impl Follower {
             depth.is_some_and(|depth| !depth.gated && !depth.parked)
         };
         let again = core.leads_again.swap(false, Ordering::SeqCst);
+        self.clean_ups
+            .iter_mut()
+            .filter(|_| again)
+            .for_each(CleanUps::repeat);
         let mut any = false;
         for followed in self.members.values().filter(|_| !core.is_idle()) {
             any |= dispatches(followed) && followed.member.overflowed.swap(false, Ordering::SeqCst);

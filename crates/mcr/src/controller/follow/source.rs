@@ -81,14 +81,15 @@ async fn supervise(
 ) {
     let mut pause = FIRST_PAUSE;
     loop {
-        // The function may panic, and the future that it returns may panic.
-        let ended = AssertUnwindSafe(async { make().await }).catch_unwind().await;
+        // The function may panic, and so may the future that it returns and the text of its error.
+        let run = async { make().await.map_err(|error| Failure::of(error.as_ref()).text) };
+        let ended = AssertUnwindSafe(run).catch_unwind().await;
         if stop.is_cancelled() {
             return;
         }
         let error = match ended {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => Failure::of(error.as_ref()).text,
+            Ok(Err(error)) => error,
             Err(panic) => format!("it panicked: {}", panic_text(&*panic)),
         };
         tracing::warn!(controller, cluster, %error, retry_in = ?pause, "a source failed; it is started again after a pause");
