@@ -67,6 +67,15 @@ pub(crate) struct Controller {
 
 impl Controller {
     pub(crate) fn new(address: Uri, flags: &ServerFlags, within: Duration) -> anyhow::Result<Self> {
+        // Errors show the address.
+        if address
+            .authority()
+            .is_some_and(|authority| authority.as_str().contains('@'))
+        {
+            bail!(
+                "--server: write the address without a user and password; --server-token-file names a token"
+            );
+        }
         if !matches!(address.scheme_str(), Some("http" | "https")) {
             bail!("--server {address}: write http://host:port, where the controller serves /clusters");
         }

@@ -271,6 +271,12 @@ async fn a_controller_that_runs_is_asked() {
     user.mcr(["clusters", "--server", &eu.url()]).await.ended(3);
     user.runs("3 | clusters --server localhost:8080 | | http://host:port")
         .await;
+    let with_password = user
+        .run("clusters --server https://me:canary@localhost")
+        .await
+        .ended(3);
+    let with_password = with_password.reports("without a user and password");
+    assert!(!with_password.err.contains("canary"));
 }
 
 #[tokio::test]
