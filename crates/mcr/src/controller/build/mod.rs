@@ -306,7 +306,8 @@ impl<K> Controller<K> {
     ///   Otherwise the log has one warning. If so many are meant to be cleaned up, restart the program.
     /// - No other name of the cluster may be selected, and the hub is Ready if the fleet has one, because it may be another name. All
     ///   providers have announced their clusters once, because one may have another name. Where
-    ///   the UID of `kube-system` can't be read, two names are two clusters: give them the same labels.
+    ///   the UID of `kube-system` can't be read, and as long as one name has not answered since the start, two names are two clusters:
+    ///   give them the same labels.
     /// - The [gating watches](WatchOptions::gates_all) have listed.
     ///
     /// How it is called:
