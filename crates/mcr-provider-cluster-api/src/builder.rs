@@ -130,7 +130,8 @@ impl ClusterApiProviderBuilder {
     ///
     /// The function is called when its Cluster changes, and again after `every`, so that it can give other credentials. A call may take 15 s.
     /// After an error, a panic or None it is called again after a pause of at most a minute. It must not block, and must not put secrets into
-    /// its error, which is shown. Other labels and properties of the Cluster are announced with what it gives for them. That counts as untrusted like the content of a Secret. Whoever writes a Cluster chooses its name.
+    /// its error, which is shown. New labels and properties of the Cluster are announced once the function has given a kubeconfig for them.
+    /// Its kubeconfig counts as untrusted like the content of a Secret. Whoever writes a Cluster chooses its name.
     ///
     /// ```
     /// use std::time::Duration;
